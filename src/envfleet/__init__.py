@@ -1,0 +1,43 @@
+"""Many copies of a reinforcement-learning environment at once, behind one batched Gymnasium interface."""
+
+from gymnasium.vector import AutoresetMode
+
+from envfleet.errors import (
+    AlreadyPendingCallError,
+    ClosedEnvironmentError,
+    CustomSpaceError,
+    EnvRaisedError,
+    FleetError,
+    InvalidActionError,
+    InvalidOutputError,
+    NoAsyncCallError,
+    ResetNeeded,
+    WorkerDiedError,
+    WorkerError,
+)
+from envfleet.make import make_vec
+from envfleet.randomize import choice, normal, uniform
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyPendingCallError",
+    "AsyncVectorEnv",
+    "AutoresetMode",
+    "ClosedEnvironmentError",
+    "CustomSpaceError",
+    "EnvRaisedError",
+    "FleetError",
+    "InvalidActionError",
+    "InvalidOutputError",
+    "NoAsyncCallError",
+    "ResetNeeded",
+    "SyncVectorEnv",
+    "WorkerDiedError",
+    "WorkerError",
+    "choice",
+    "make_vec",
+    "normal",
+    "uniform",
+]

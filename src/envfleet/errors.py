@@ -1,0 +1,118 @@
+"""What can go wrong, as a tree.
+
+::
+
+    FleetError
+    ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
+    └── WorkerError               something went wrong where the environments run
+        ├── EnvRaisedError        an environment raised (also an instance of what it raised)
+        ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
+        └── WorkerDiedError       a worker process ended
+
+Misuse of the asynchronous calls raises Gymnasium's own classes, so that code written for Gymnasium
+catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError, NoAsyncCallError, ResetNeeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gymnasium.error import (
+    AlreadyPendingCallError,
+    ClosedEnvironmentError,
+    CustomSpaceError,
+    NoAsyncCallError,
+    ResetNeeded,
+)
+
+__all__ = [
+    "AlreadyPendingCallError",
+    "ClosedEnvironmentError",
+    "CustomSpaceError",
+    "EnvRaisedError",
+    "FleetError",
+    "InvalidActionError",
+    "InvalidOutputError",
+    "NoAsyncCallError",
+    "ResetNeeded",
+    "WorkerDiedError",
+    "WorkerError",
+]
+
+
+class FleetError(Exception):
+    """The root of envfleet's own errors."""
+
+
+class InvalidActionError(FleetError, ValueError):
+    """The actions do not fit the action space; nothing was sent and nothing has changed."""
+
+
+class WorkerError(FleetError):
+    """Something went wrong where the environments run.
+
+    Attributes:
+        worker: The number of the worker, or None for environments in the caller's own process.
+        env_indices: The environments concerned.
+    """
+
+    def __init__(self, message: str, *, worker: int | None, env_indices: Sequence[int]) -> None:
+        super().__init__(message)
+        self.worker = worker
+        self.env_indices = tuple(env_indices)
+
+
+class EnvRaisedError(WorkerError):
+    """An environment raised an exception.
+
+    The instance raised is also an instance of the original exception's type, so that
+    ``except AttributeError`` around ``get_attr`` works as it does with a single environment.
+
+    Attributes:
+        method: What the environment was doing: "reset", "step", "call", "make", …
+        traceback_text: The traceback from where the environment runs.
+    """
+
+    method: str
+    traceback_text: str
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class InvalidOutputError(WorkerError, ValueError):
+    """An environment returned an observation, reward or flag that its spaces or the API do not allow."""
+
+
+class WorkerDiedError(WorkerError):
+    """A worker process ended without being asked to."""
+
+
+def where(worker: int | None) -> str:
+    """Names the place a shard runs in, for messages."""
+    return "the caller's process" if worker is None else f"worker {worker}"
+
+
+def env_raised(
+    original: BaseException, *, traceback_text: str, method: str, worker: int | None, env_index: int
+) -> EnvRaisedError:
+    """Builds the error for an exception raised by an environment, keeping its type and cause."""
+    message = (
+        f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {method}(): "
+        f"{original}\n\nThe environment's own traceback:\n{traceback_text}"
+    )
+    error = _class_for(type(original)).__new__(_class_for(type(original)))
+    WorkerError.__init__(error, message, worker=worker, env_indices=(env_index,))
+    error.args = (message,)
+    error.method = method
+    error.traceback_text = traceback_text
+    error.__cause__ = original
+    return error
+
+
+def _class_for(original: type[BaseException]) -> type[EnvRaisedError]:
+    """A class that is both an EnvRaisedError and the original type, where Python allows the mix."""
+    try:
+        return type(f"EnvRaisedError[{original.__name__}]", (EnvRaisedError, original), {"__module__": __name__})
+    except TypeError:
+        return EnvRaisedError

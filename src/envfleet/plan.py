@@ -1,0 +1,93 @@
+"""Which backend suits an environment: a short measurement, then arithmetic that can be read in one sentence."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from envfleet.vector.member import AnyEnv
+from envfleet.vector.shard import EnvFn
+
+_WARM_UP_STEPS = 5
+_MEASURED_STEPS = 200
+_MEASURED_SECONDS = 0.05
+
+_HAND_OVER = 40e-6
+"""What passing a turn to another process and back costs, in seconds."""
+
+_WORTH_IT = 1.2
+_MOSTLY_WAITING = 0.5
+_MAX_WAITING_WORKERS = 64
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds a step takes, and seconds of it the processor is busy. Resets are counted in."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A backend, the arguments it is to be made with, and why."""
+
+    backend: str
+    sentence: str
+    vector_kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+def measure_step(env_fn: EnvFn) -> StepCost:
+    """Makes one environment, steps it with random actions for a twentieth of a second, and closes it."""
+    env = env_fn()
+    try:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        _random_steps(env, _WARM_UP_STEPS, float("inf"))
+        wall, cpu = time.perf_counter(), time.thread_time()
+        steps = _random_steps(env, _MEASURED_STEPS, wall + _MEASURED_SECONDS)
+        return StepCost((time.perf_counter() - wall) / steps, (time.thread_time() - cpu) / steps)
+    finally:
+        env.close()
+
+
+def _random_steps(env: AnyEnv, most: int, deadline: float) -> int:
+    for step in range(1, most + 1):
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            env.reset()
+        if time.perf_counter() > deadline:
+            return step
+    return most
+
+
+def choose(num_envs: int, cores: int, cost: StepCost) -> Plan:
+    """The backend expected to take the most steps a second."""
+    step = f"a step takes {_microseconds(cost.wall)}"
+    if cost.cpu < _MOSTLY_WAITING * cost.wall and num_envs * cost.wall > 2 * _HAND_OVER:
+        workers = min(num_envs, _MAX_WAITING_WORKERS)
+        return Plan(
+            "process",
+            f"process, {workers} workers: {step}, most of it spent waiting, so every environment waits for itself.",
+            {"num_workers": workers},
+        )
+    workers = min(cores, num_envs)
+    serial, parallel = num_envs * cost.wall, -(-num_envs // workers) * cost.wall + _HAND_OVER
+    sums = f"{step}, so {num_envs} in a row take {_microseconds(serial)}"
+    if workers == 1 or serial < _WORTH_IT * parallel:
+        return Plan("sync", f"sync: {sums}, and {_on(workers)} would take {_microseconds(parallel)}.")
+    return Plan(
+        "process",
+        f"process, {workers} workers, the caller being one of them: {sums}, on {_on(workers)} "
+        f"about {_microseconds(parallel)}.",
+        {"num_workers": workers, "caller_works": True},
+    )
+
+
+def _on(workers: int) -> str:
+    return f"{workers} core{'s' if workers != 1 else ''}"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.1f} ms"

@@ -1,0 +1,356 @@
+"""Domain randomisation: every environment of a fleet gets its own constructor parameters.
+
+    make_vec("LunarLander-v3", 8, randomize={"gravity": normal(-10, 1, clip=(-11.99, -0.01)),
+                                             "enable_wind": choice([True, False])})
+
+The value of parameter NAME in environment i is a pure function of (seed, i, NAME). Adding a parameter, adding
+an environment or changing the backend changes no other value.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import numbers
+import operator
+import secrets
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_HEAD_ROWS, _TAIL_ROWS = 10, 5
+_CELL_WIDTH = 24
+
+
+class Distribution(ABC):
+    """Where one parameter's values come from."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of a column of samples: float64, unless a distribution says otherwise."""
+        return np.dtype(np.float64)
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> Any:
+        """Draw one value, ready to be handed to an environment's constructor."""
+
+
+@dataclass(frozen=True, repr=False)
+class Uniform(Distribution):
+    """Evenly spread floats between `low` and `high`; made by `uniform()`."""
+
+    low: float
+    high: float
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw one Python float with `low <= value <= high`."""
+        # Written out in Python floats: a compiler may fuse the multiply-add inside NumPy's own uniform() and
+        # so give another last digit on another processor. The min() catches a rounding above `high`.
+        return min(self.high, self.low + (self.high - self.low) * rng.random())
+
+    def __repr__(self) -> str:
+        return f"uniform({_number(self.low)}, {_number(self.high)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Normal(Distribution):
+    """Floats from a bell curve, optionally clamped into `clip`; made by `normal()`."""
+
+    mean: float
+    std: float
+    clip: tuple[float, float] | None = None
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw one Python float; a value outside `clip` becomes the nearer end of it."""
+        value = self.mean + self.std * float(rng.standard_normal())
+        if self.clip is None:
+            return value
+        low, high = self.clip
+        return min(high, max(low, value))
+
+    def __repr__(self) -> str:
+        clip = "" if self.clip is None else f", clip=({_number(self.clip[0])}, {_number(self.clip[1])})"
+        return f"normal({_number(self.mean)}, {_number(self.std)}{clip})"
+
+
+@dataclass(frozen=True, repr=False)
+class Choice(Distribution):
+    """One of `options`, each equally likely; made by `choice()`."""
+
+    options: tuple[Any, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """bool, int64 or float64 if every option is exactly that, else object."""
+        kinds = {type(option) for option in self.options}
+        if kinds == {bool}:
+            return np.dtype(np.bool_)
+        if kinds == {float}:
+            return np.dtype(np.float64)
+        if kinds == {int} and all(-(2**63) <= option < 2**63 for option in self.options):
+            return np.dtype(np.int64)
+        return np.dtype(object)
+
+    def sample(self, rng: np.random.Generator) -> Any:
+        """Draw one of the options: the object itself, so True stays True and None stays None."""
+        return self.options[int(rng.integers(len(self.options)))]
+
+    def __repr__(self) -> str:
+        return f"choice({list(self.options)!r})"
+
+
+def uniform(low: float, high: float) -> Uniform:
+    """Randomise a parameter evenly between `low` and `high` (a Python float each environment)."""
+    distribution = Uniform(_finite("uniform()", "low", low), _finite("uniform()", "high", high))
+    if distribution.low > distribution.high:
+        raise ValueError(f"uniform() needs low <= high, got low={low!r} and high={high!r}; swap them?")
+    if math.isinf(distribution.high - distribution.low):
+        raise ValueError(f"uniform() needs a range that a float can hold, got low={low!r} and high={high!r}")
+    return distribution
+
+
+def normal(mean: float, std: float, clip: tuple[float, float] | None = None) -> Normal:
+    """Randomise a parameter around `mean` with standard deviation `std` (a Python float each environment).
+
+    Args:
+        mean: Centre of the bell curve.
+        std: Standard deviation, zero or more.
+        clip: `(low, high)`; values outside are moved to the nearer end. None leaves them alone.
+    """
+    std_value = _finite("normal()", "std", std)
+    if std_value < 0:
+        raise ValueError(f"normal() needs a standard deviation of zero or more, got std={std!r}")
+    return Normal(_finite("normal()", "mean", mean), std_value, None if clip is None else _checked_clip(clip))
+
+
+def choice(options: Sequence[Any] | npt.NDArray[Any]) -> Choice:
+    """Randomise a parameter over `options`, each equally likely.
+
+    Args:
+        options: A list, tuple, range or one-dimensional array with at least one entry. The chosen option is
+            handed to the environment as it is; entries of an array become plain Python values.
+    """
+    if isinstance(options, np.ndarray) and options.ndim == 1:
+        options = options.tolist()
+    if isinstance(options, (str, bytes)) or not isinstance(options, Sequence):
+        raise TypeError(
+            f"choice() needs its options in a fixed order, as a list or tuple, got {_described(options)}; "
+            "for a set or a dict write choice(sorted(...)), for one value pass it as an ordinary keyword"
+        )
+    if len(options) == 0:
+        raise ValueError("choice() needs at least one option, got none")
+    return Choice(tuple(options))
+
+
+class ParameterTable(Mapping[str, npt.NDArray[Any]]):
+    """The parameters each environment was made with: a mapping of name to a read-only column.
+
+    `table["gravity"]` is an array of shape (num_envs,), `table.row(3)` holds the constructor keywords of
+    environment 3, and printing the table prints it. Two tables are equal when all their values are.
+
+    Args:
+        columns: One array of shape (num_envs,) a parameter; copied.
+        num_envs: The number of rows, which a table without parameters has too.
+    """
+
+    def __init__(self, columns: Mapping[str, npt.NDArray[Any]], num_envs: int) -> None:
+        self.num_envs = num_envs
+        self._columns = {name: _frozen_copy(column) for name, column in columns.items()}
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._columns:
+            raise KeyError(f"no parameter {name!r} was randomised; there is {', '.join(self) or 'none'}")
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def row(self, index: int) -> dict[str, Any]:
+        """The constructor keywords of environment `index`, as plain Python values."""
+        index = operator.index(index)
+        if not 0 <= index < self.num_envs:
+            raise IndexError(f"there are environments 0 to {self.num_envs - 1}, got {index}")
+        return {name: _plain(column, index) for name, column in self._columns.items()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ParameterTable):
+            return NotImplemented
+        return self.num_envs == other.num_envs and self._lists() == other._lists()
+
+    def _lists(self) -> dict[str, list[Any]]:
+        return {name: column.tolist() for name, column in self._columns.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Unpickled arrays are writeable again; going through the constructor freezes them.
+        return ParameterTable, (self._columns, self.num_envs)
+
+    def __repr__(self) -> str:
+        if not self._columns:
+            return f"no randomised parameters, {self.num_envs} environments"
+        lines = [["env", *self._columns]]
+        for index in _shown_rows(self.num_envs):
+            if index is None:
+                lines.append(["..."] * len(lines[0]))
+            else:
+                lines.append([str(index), *(_cell(value) for value in self.row(index).values())])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = [" | ".join(map(str.rjust, line, widths)) for line in lines]
+        return "\n".join([texts[0], "-+-".join("-" * width for width in widths), *texts[1:]])
+
+
+def draw_parameters(randomize: Mapping[str, Distribution], num_envs: int, seed: int) -> ParameterTable:
+    """Draw every environment's parameters.
+
+    Args:
+        randomize: Constructor parameter to distribution, made by `uniform()`, `normal()` or `choice()`.
+        num_envs: How many environments, one or more.
+        seed: Zero or more. The same seed gives environment i the same values, whatever the other parameters
+            and however many environments there are.
+    """
+    num_envs = _integer("num_envs", num_envs, at_least=1)
+    seed = _integer("randomize_seed", seed, at_least=0)
+    if not isinstance(randomize, Mapping):
+        raise TypeError(
+            f"randomize= needs a dict of parameter name to uniform(), normal() or choice(), got {_described(randomize)}"
+        )
+    for name, distribution in randomize.items():
+        _check_entry(name, distribution)
+    columns = {}
+    for name, distribution in randomize.items():
+        column = np.empty(num_envs, dtype=distribution.dtype)
+        for index in range(num_envs):
+            column[index] = distribution.sample(_stream(seed, index, name))
+        columns[name] = column
+    return ParameterTable(columns, num_envs)
+
+
+def check_parameter_names(names: Iterable[str], constructor: Callable[..., Any], env_id: str) -> None:
+    """Refuse parameter names that an environment's constructor does not accept.
+
+    Args:
+        names: The names to be passed as keywords.
+        constructor: A class, function, `functools.partial` or other callable. One that takes `**kwargs`, or
+            whose signature Python cannot tell, is taken to accept every name.
+        env_id: What the error calls the environment.
+
+    Raises:
+        TypeError: naming the unknown names, a likely spelling for each, and every accepted name.
+    """
+    accepted = _accepted_keywords(constructor)
+    if accepted is None:
+        return
+    unknown = [name for name in names if name not in accepted]
+    if unknown:
+        raise TypeError(
+            f"{env_id} has no parameter {' and no '.join(_with_hint(name, accepted) for name in unknown)}; "
+            f"its constructor accepts {', '.join(accepted) if accepted else 'no parameters at all'}"
+        )
+
+
+def fresh_seed() -> int:
+    """A seed from the operating system's entropy: 0 <= seed < 2**63, so that it fits an int64."""
+    return secrets.randbits(63)
+
+
+def _stream(seed: int, index: int, name: str) -> np.random.Generator:
+    # crc32 because Python's own hash() of a string differs from process to process; PCG64 by name because
+    # NumPy may change what default_rng() picks.
+    key = (index, zlib.crc32(name.encode()))
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def _accepted_keywords(constructor: Callable[..., Any]) -> list[str] | None:
+    """The keywords a callable accepts in their order, None if any or unknown."""
+    try:
+        parameters = inspect.signature(constructor).parameters.values()
+    except ValueError:
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [parameter.name for parameter in parameters if parameter.kind in by_keyword]
+
+
+def _with_hint(name: str, accepted: list[str]) -> str:
+    close = difflib.get_close_matches(name, accepted, n=1)
+    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
+
+
+def _check_entry(name: object, distribution: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"randomize= needs parameter names as strings, got {_described(name)}")
+    if isinstance(distribution, Distribution):
+        return
+    if isinstance(distribution, (list, tuple)):
+        advice = f"to pick one of them write choice({list(distribution)!r})"
+    else:
+        advice = "to give every environment the same value pass it as an ordinary keyword instead"
+    raise TypeError(
+        f"randomize[{name!r}] needs uniform(), normal() or choice(), got {_described(distribution)}; {advice}"
+    )
+
+
+def _checked_clip(clip: tuple[float, float]) -> tuple[float, float]:
+    if not isinstance(clip, Sequence) or isinstance(clip, str) or len(clip) != 2:
+        raise TypeError(f"normal() needs clip=(low, high), got {_described(clip)}")
+    low, high = (_finite("normal()", "both ends of clip", end) for end in clip)
+    if low > high:
+        raise ValueError(f"normal() needs clip=(low, high) with low <= high, got {clip!r}; swap them?")
+    return low, high
+
+
+def _finite(function: str, name: str, value: object) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{function} needs a number for {name}, got {_described(value)}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{function} needs a finite number for {name}, got {value!r}")
+    return number
+
+
+def _integer(name: str, value: object, at_least: int) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {_described(value)}")
+    if value < at_least:
+        raise ValueError(f"{name} must be {at_least} or more, got {value}")
+    return int(value)
+
+
+def _described(value: object) -> str:
+    return f"{_cell(value)} ({type(value).__name__})"
+
+
+def _number(value: float) -> str:
+    return repr(value).removesuffix(".0")
+
+
+def _plain(column: npt.NDArray[Any], index: int) -> Any:
+    value = column[index]
+    return value if column.dtype == object else value.item()
+
+
+def _frozen_copy(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    column = column.copy()
+    column.flags.writeable = False
+    return column
+
+
+def _cell(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else " ".join(repr(value).split())
+    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 3] + "..."
+
+
+def _shown_rows(num_envs: int) -> list[int | None]:
+    """The rows a printed table shows; None stands for those left out."""
+    if num_envs <= _HEAD_ROWS + _TAIL_ROWS + 1:
+        return list(range(num_envs))
+    return [*range(_HEAD_ROWS), None, *range(num_envs - _TAIL_ROWS, num_envs)]

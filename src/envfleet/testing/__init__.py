@@ -1,0 +1,80 @@
+"""The conformance suite: a new backend passes it or is wrong.
+
+Write a test class, say how your vector env is made, and let pytest run the contract against it:
+
+    from envfleet.testing import VectorEnvContract
+
+    class TestMine(VectorEnvContract):
+        def make(self, env_fns, **kwargs):
+            return MyVectorEnv(env_fns, **kwargs)
+
+`VectorEnvContract` is all topics; each topic (`SeedingContract`, `AutoresetContract`, ...) can be taken alone.
+`TimeoutsContract` is for backends whose environments run elsewhere. The environments the suite is made of are in
+`envfleet.testing.envs`, its oracle is in `envfleet.testing.reference`.
+
+The contracts are loaded when first asked for: worker processes import this package for its environments and
+should neither need nor pay for pytest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from envfleet.testing.actions import ActionsContract
+    from envfleet.testing.autoreset import AutoresetContract
+    from envfleet.testing.base import ContractBase
+    from envfleet.testing.calls import CallsContract
+    from envfleet.testing.compare import assert_same
+    from envfleet.testing.contract import VectorEnvContract
+    from envfleet.testing.failures import FailuresContract
+    from envfleet.testing.infos import InfosContract
+    from envfleet.testing.lifecycle import LifecycleContract
+    from envfleet.testing.observations import ObservationModesContract, ObservationsContract
+    from envfleet.testing.options import OptionsContract
+    from envfleet.testing.outputs import OutputsContract
+    from envfleet.testing.reference import ReferenceFleet
+    from envfleet.testing.seeding import SeedingContract
+    from envfleet.testing.spaces import SpacesContract
+    from envfleet.testing.timeouts import TimeoutsContract
+    from envfleet.testing.trajectories import TrajectoriesContract
+    from envfleet.testing.waiting import WaitingContract
+
+__all__ = [
+    "ActionsContract",
+    "AutoresetContract",
+    "CallsContract",
+    "ContractBase",
+    "FailuresContract",
+    "InfosContract",
+    "LifecycleContract",
+    "ObservationModesContract",
+    "ObservationsContract",
+    "OptionsContract",
+    "OutputsContract",
+    "ReferenceFleet",
+    "SeedingContract",
+    "SpacesContract",
+    "TimeoutsContract",
+    "TrajectoriesContract",
+    "VectorEnvContract",
+    "WaitingContract",
+    "assert_same",
+]
+
+_HOMES = {
+    "ContractBase": "base",
+    "ObservationModesContract": "observations",
+    "ReferenceFleet": "reference",
+    "VectorEnvContract": "contract",
+    "assert_same": "compare",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    importlib.import_module(f"{__name__}.requirements")
+    home = _HOMES.get(name, name.removesuffix("Contract").lower())
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

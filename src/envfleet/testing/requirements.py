@@ -1,0 +1,40 @@
+"""What the suite itself needs: pytest and hypothesis, with a sentence that teaches when they are missing."""
+
+from __future__ import annotations
+
+try:
+    import hypothesis
+    import pytest
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"envfleet.testing is a pytest suite and {error.name!r} is not installed.\n"
+        'Install what it needs with:  pip install "envfleet[test]"'
+    ) from error
+
+__all__ = ["hypothesis", "pytest"]
+
+# The contracts live in an installed package, where pytest does not look for `assert` on its own: without this a
+# failure would say "AssertionError" and nothing else.
+pytest.register_assert_rewrite(
+    *(
+        f"envfleet.testing.{module}"
+        for module in (
+            "actions",
+            "autoreset",
+            "base",
+            "calls",
+            "compare",
+            "failures",
+            "infos",
+            "lifecycle",
+            "observations",
+            "options",
+            "outputs",
+            "seeding",
+            "spaces",
+            "timeouts",
+            "trajectories",
+            "waiting",
+        )
+    )
+)

@@ -1,0 +1,7 @@
+"""The engine: vector environments and what they are made of."""
+
+from envfleet.vector.process import AsyncVectorEnv
+from envfleet.vector.sync import SyncVectorEnv
+from envfleet.vector.vector_env import FleetVectorEnv
+
+__all__ = ["AsyncVectorEnv", "FleetVectorEnv", "SyncVectorEnv"]

@@ -1,0 +1,130 @@
+"""Checks of what users pass in: seeds, options, masks, indices. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Mask = npt.NDArray[np.bool_]
+
+
+def seeds(seed: Any, num_envs: int) -> list[int | None]:
+    """One seed (or None) an environment: an int s gives s + i."""
+    if seed is None:
+        return [None] * num_envs
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+        first = _seed(seed, "seed")
+        return [first + i for i in range(num_envs)]
+    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
+        raise TypeError(f"seed must be an int, a sequence of {num_envs} ints or None, got {seed!r}.")
+    if len(seed) != num_envs:
+        raise ValueError(f"seed must have one entry an environment: expected {num_envs}, got {len(seed)}.")
+    return [None if one is None else _seed(one, f"seed[{i}]") for i, one in enumerate(seed)]
+
+
+def _seed(value: Any, name: str) -> int:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}.")
+    return int(value)
+
+
+def reset_options(options: Any, num_envs: int) -> tuple[Mask, list[dict[str, Any] | None]]:
+    """The reset mask, and a dict of options (or None) of its own for every environment."""
+    everyone = np.ones(num_envs, np.bool_)
+    if options is None:
+        return everyone, [None] * num_envs
+    if isinstance(options, Mapping):
+        mask = _reset_mask(options["reset_mask"], num_envs) if "reset_mask" in options else everyone
+        rest = {key: value for key, value in options.items() if key != "reset_mask"}
+        return mask, [_own_copy(rest) for _ in range(num_envs)]
+    if not isinstance(options, list | tuple):
+        raise TypeError(f"options must be a dict, a list of {num_envs} dicts or None, got {type(options).__name__}.")
+    if len(options) != num_envs:
+        raise ValueError(f"options must have one entry an environment: expected {num_envs}, got {len(options)}.")
+    return everyone, [_checked_options(one, i) for i, one in enumerate(options)]
+
+
+def _checked_options(options: Any, index: int) -> dict[str, Any] | None:
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options[{index}] must be a dict or None, got {type(options).__name__}.")
+    return _own_copy(dict(options))
+
+
+def _own_copy(options: dict[str, Any]) -> dict[str, Any]:
+    """A copy an environment may change without its neighbours or the caller noticing."""
+    try:
+        return deepcopy(options)
+    except Exception:  # some objects refuse to be copied; they are shared then, the dict is not
+        return dict(options)
+
+
+def _reset_mask(mask: Any, num_envs: int) -> Mask:
+    name = "options['reset_mask']"
+    if not isinstance(mask, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(mask).__name__}.")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"{name} must have dtype bool, got {mask.dtype}.")
+    if mask.shape != (num_envs,):
+        raise ValueError(f"{name} must have shape ({num_envs},), got {mask.shape}.")
+    if not mask.any():
+        raise ValueError(f"{name} must be True for at least one environment.")
+    copy: Mask = mask.copy()
+    return copy
+
+
+def env_indices(indices: Any, num_envs: int) -> list[int]:
+    """The environments asked for, in the order asked; None means all."""
+    if indices is None:
+        return list(range(num_envs))
+    array = np.atleast_1d(np.asarray(indices))
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+        raise TypeError(f"indices must be an int or a non-empty sequence of ints, got {indices!r}.")
+    chosen: list[int] = array.tolist()
+    if min(chosen) < 0 or max(chosen) >= num_envs:
+        raise IndexError(f"indices must lie in 0..{num_envs - 1}, got {chosen}.")
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"indices must not repeat, got {chosen}.")
+    return chosen
+
+
+def mask_of(chosen: Sequence[int], num_envs: int) -> Mask:
+    """Environment indices as a mask."""
+    mask = np.zeros(num_envs, np.bool_)
+    mask[list(chosen)] = True
+    return mask
+
+
+def spread(values: Any, chosen: Sequence[int], num_envs: int) -> list[Any]:
+    """Values for the chosen environments, one a slot: a list or tuple gives one each, else all get it."""
+    if not isinstance(values, list | tuple):
+        values = [values] * len(chosen)
+    if len(values) != len(chosen):
+        raise ValueError(
+            f"values must be a list or tuple with one entry an environment: expected {len(chosen)}, got {len(values)}."
+        )
+    slots: list[Any] = [None] * num_envs
+    for index, value in zip(chosen, values, strict=True):
+        slots[index] = value
+    return slots
+
+
+def checked_env_fns(env_fns: Any) -> list[Callable[[], Any]]:
+    """The functions that make environments, at least one."""
+    functions = list(env_fns)
+    if not functions:
+        raise ValueError("env_fns must hold at least one function that makes an environment, got none.")
+    for index, function in enumerate(functions):
+        if not callable(function):
+            raise TypeError(
+                f"env_fns[{index}] must be a function that makes an environment, got {type(function).__name__}. "
+                "Write lambda: gymnasium.make(...)."
+            )
+    return functions

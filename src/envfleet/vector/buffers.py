@@ -1,0 +1,297 @@
+"""A space as a tree of leaves, and the one block of memory in which the leaves lie.
+
+``SpaceLayout`` knows how observations and actions of one space are taken apart and put together;
+``BlockLayout`` knows where each array lies in a block. Neither knows who owns the memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Space, spaces
+
+Array: TypeAlias = npt.NDArray[Any]
+# One per leaf: an array of shape (rows, *leaf shape), or a list of objects where no layout is fixed.
+Columns: TypeAlias = "list[Array | list[Any]]"
+RowWriter: TypeAlias = Callable[[int, Any], None]
+
+_CACHE_LINE = 64
+
+
+class LayoutError(ValueError):
+    """A value does not fit its space; the message says where, what was expected and what came."""
+
+
+def cast(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], path: str) -> Array:
+    """``value`` as an array of exactly this shape and dtype, or a LayoutError.
+
+    Casts within a kind are allowed (float64 to float32) and so are integers that survive;
+    nothing is broadcast, and floats never become integers.
+    """
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise LayoutError(f"{path}: expected an array of shape {shape}, got {_brief(value)} ({error})") from error
+    if array.shape != shape:
+        raise LayoutError(f"{path}: expected shape {shape}, got {array.shape}")
+    if array.dtype == dtype or np.can_cast(array.dtype, dtype, "safe"):
+        return array.astype(dtype, copy=False)
+    if array.dtype.kind in "iu" and dtype.kind in "iu":
+        narrowed = array.astype(dtype)
+        if np.array_equal(narrowed, array):
+            return narrowed
+        raise LayoutError(f"{path}: the values do not fit into dtype {dtype}, got {_brief(value)}")
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise LayoutError(f"{path}: expected dtype {dtype}, got {array.dtype}, which cannot be cast safely")
+    return array.astype(dtype)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+class _Node(ABC):
+    """A part of a space: a leaf, or a Dict or Tuple of parts. Methods read and write columns by leaf."""
+
+    @abstractmethod
+    def writer(self, columns: Columns) -> RowWriter:
+        """A function that checks one environment's value and writes it into its row."""
+
+    @abstractmethod
+    def batch(self, columns: Columns, copy: bool) -> Any:
+        """All rows as one batched value."""
+
+    @abstractmethod
+    def rows(self, columns: Columns) -> list[Any]:
+        """One fresh value per row."""
+
+    @abstractmethod
+    def check_batch(self, value: Any, count: int, checked: Columns) -> None:
+        """Appends to ``checked`` one column per leaf taken from a batched value, or raises LayoutError."""
+
+    @abstractmethod
+    def copy_value(self, value: Any) -> Any:
+        """A copy of one environment's value that the environment cannot overwrite any more."""
+
+
+@final
+class _ArrayLeaf(_Node):
+    def __init__(self, index: int, path: str, space: Space[Any]) -> None:
+        assert space.shape is not None
+        self.index, self.path, self.shape = index, path, tuple(space.shape)
+        self.dtype = np.dtype(space.dtype)
+
+    def writer(self, columns: Columns) -> RowWriter:
+        column, shape, dtype, path = columns[self.index], self.shape, self.dtype, self.path
+        if shape == ():
+            exact_types = (int, dtype.type) if dtype == np.int64 else (dtype.type,)
+
+            def write_scalar(row: int, value: Any) -> None:
+                if type(value) not in exact_types:
+                    value = cast(value, (), dtype, path)
+                column[row] = value
+
+            return write_scalar
+
+        def write_array(row: int, value: Any) -> None:
+            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+                value = cast(value, shape, dtype, path)
+            column[row] = value
+
+        return write_array
+
+    def batch(self, columns: Columns, copy: bool) -> Any:
+        column = columns[self.index]
+        return column.copy() if copy else column
+
+    def rows(self, columns: Columns) -> list[Any]:
+        # One copy for all rows: an environment may keep its action although the block moves on.
+        return list(columns[self.index].copy())
+
+    def check_batch(self, value: Any, count: int, checked: Columns) -> None:
+        checked.append(cast(value, (count, *self.shape), self.dtype, self.path))
+
+    def copy_value(self, value: Any) -> Any:
+        return value.copy() if type(value) is np.ndarray else deepcopy(value)
+
+
+@final
+class _LooseLeaf(_Node):
+    """Text, Graph, Sequence, OneOf or a custom space: objects that travel beside the block."""
+
+    def __init__(self, index: int, path: str) -> None:
+        self.index, self.path = index, path
+
+    def writer(self, columns: Columns) -> RowWriter:
+        return columns[self.index].__setitem__
+
+    def batch(self, columns: Columns, copy: bool) -> Any:
+        values = tuple(columns[self.index])
+        return deepcopy(values) if copy else values
+
+    def rows(self, columns: Columns) -> list[Any]:
+        return list(columns[self.index])
+
+    def check_batch(self, value: Any, count: int, checked: Columns) -> None:
+        if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
+            raise LayoutError(f"{self.path}: expected a sequence of {count} values, got {_brief(value)}")
+        if len(value) != count:
+            raise LayoutError(f"{self.path}: expected {count} values, one an environment, got {len(value)}")
+        checked.append(list(value))
+
+    def copy_value(self, value: Any) -> Any:
+        return deepcopy(value)
+
+
+@final
+class _DictNode(_Node):
+    def __init__(self, path: str, children: dict[str, _Node]) -> None:
+        self.path, self.children = path, children
+
+    def _check_keys(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise LayoutError(f"{self.path}: expected a dict, got {_brief(value)}")
+        if value.keys() != self.children.keys():
+            raise LayoutError(f"{self.path}: expected the keys {list(self.children)}, got {list(value)}")
+
+    def writer(self, columns: Columns) -> RowWriter:
+        writers = [(key, child.writer(columns)) for key, child in self.children.items()]
+        keys = self.children.keys()
+
+        def write_dict(row: int, value: Any) -> None:
+            if type(value) is not dict or value.keys() != keys:
+                self._check_keys(value)
+            for key, write in writers:
+                write(row, value[key])
+
+        return write_dict
+
+    def batch(self, columns: Columns, copy: bool) -> Any:
+        return {key: child.batch(columns, copy) for key, child in self.children.items()}
+
+    def rows(self, columns: Columns) -> list[Any]:
+        parts = [child.rows(columns) for child in self.children.values()]
+        return [dict(zip(self.children, values, strict=True)) for values in zip(*parts, strict=True)]
+
+    def check_batch(self, value: Any, count: int, checked: Columns) -> None:
+        self._check_keys(value)
+        for key, child in self.children.items():
+            child.check_batch(value[key], count, checked)
+
+    def copy_value(self, value: Any) -> Any:
+        return {key: child.copy_value(value[key]) for key, child in self.children.items()}
+
+
+@final
+class _TupleNode(_Node):
+    def __init__(self, path: str, children: tuple[_Node, ...]) -> None:
+        self.path, self.children = path, children
+
+    def _check_length(self, value: Any) -> None:
+        if not isinstance(value, tuple | list):
+            raise LayoutError(f"{self.path}: expected a tuple, got {_brief(value)}")
+        if len(value) != len(self.children):
+            raise LayoutError(f"{self.path}: expected a tuple of {len(self.children)}, got {len(value)}")
+
+    def writer(self, columns: Columns) -> RowWriter:
+        writers = [child.writer(columns) for child in self.children]
+
+        def write_tuple(row: int, value: Any) -> None:
+            self._check_length(value)
+            for write, part in zip(writers, value, strict=True):
+                write(row, part)
+
+        return write_tuple
+
+    def batch(self, columns: Columns, copy: bool) -> Any:
+        return tuple(child.batch(columns, copy) for child in self.children)
+
+    def rows(self, columns: Columns) -> list[Any]:
+        return list(zip(*(child.rows(columns) for child in self.children), strict=True))
+
+    def check_batch(self, value: Any, count: int, checked: Columns) -> None:
+        self._check_length(value)
+        for child, part in zip(self.children, value, strict=True):
+            child.check_batch(part, count, checked)
+
+    def copy_value(self, value: Any) -> Any:
+        return tuple(child.copy_value(part) for child, part in zip(self.children, value, strict=True))
+
+
+@final
+class SpaceLayout:
+    """One environment's space taken apart into leaves.
+
+    Attributes:
+        array_leaves: ``(leaf number, shape, dtype)`` of the leaves that lie in the block.
+        loose_leaves: The numbers of the leaves that travel beside it.
+    """
+
+    def __init__(self, space: Space[Any], name: str) -> None:
+        self._num_leaves = 0
+        self.array_leaves: list[tuple[int, tuple[int, ...], np.dtype[Any]]] = []
+        self.loose_leaves: list[int] = []
+        self._root = self._build(space, name)
+        self.copy_value = self._root.copy_value
+        self.writer = self._root.writer
+        self.batch = self._root.batch
+        self.rows = self._root.rows
+
+    def _build(self, space: Space[Any], path: str) -> _Node:
+        if isinstance(space, spaces.Dict):
+            return _DictNode(path, {key: self._build(sub, f"{path}[{key!r}]") for key, sub in space.spaces.items()})
+        if isinstance(space, spaces.Tuple):
+            return _TupleNode(path, tuple(self._build(sub, f"{path}[{i}]") for i, sub in enumerate(space.spaces)))
+        index = self._num_leaves
+        self._num_leaves += 1
+        if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+            leaf = _ArrayLeaf(index, path, space)
+            self.array_leaves.append((index, leaf.shape, leaf.dtype))
+            return leaf
+        self.loose_leaves.append(index)
+        return _LooseLeaf(index, path)
+
+    def columns(self, arrays: Sequence[Array], count: int) -> Columns:
+        """The columns of ``count`` rows: the given arrays, and empty lists for the loose leaves."""
+        columns: Columns = [[None] * count for _ in range(self._num_leaves)]
+        for (index, _, _), array in zip(self.array_leaves, arrays, strict=True):
+            columns[index] = array
+        return columns
+
+    def checked(self, value: Any, count: int) -> Columns:
+        """A batched value as columns of ``count`` rows, or a LayoutError; writes nothing."""
+        checked: Columns = []
+        self._root.check_batch(value, count, checked)
+        return checked
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """Named arrays laid one after another in a block, each starting on a cache line of its own."""
+
+    fields: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole block."""
+        return sum(_padded(shape, dtype) for _, shape, dtype in self.fields)
+
+    def arrays(self, memory: npt.NDArray[np.uint8]) -> dict[str, Array]:
+        """The arrays as views on ``memory``, which must hold ``size`` bytes."""
+        arrays, offset = {}, 0
+        for name, shape, dtype in self.fields:
+            arrays[name] = np.ndarray(shape, dtype, memory.data, offset)
+            offset += _padded(shape, dtype)
+        return arrays
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return -(-size // _CACHE_LINE) * _CACHE_LINE

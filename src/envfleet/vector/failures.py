@@ -1,0 +1,54 @@
+"""What went wrong in an environment: noted where it runs, raised where the user is."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
+from envfleet.vector.buffers import LayoutError
+
+
+@dataclass(slots=True)
+class Failure:
+    """An exception of one environment, with the traceback from where it runs."""
+
+    env_index: int
+    method: str
+    error: BaseException
+    traceback_text: str
+
+    @staticmethod
+    def of(error: BaseException, env_index: int, method: str) -> Failure:
+        """Notes an exception just caught."""
+        return Failure(env_index, method, error, "".join(traceback.format_exception(error)))
+
+
+def as_error(failure: Failure, worker: int | None) -> WorkerError:
+    """The error to raise for a failure."""
+    if isinstance(failure.error, LayoutError):
+        return InvalidOutputError(
+            f"Environment {failure.env_index} (in {where(worker)}) returned from {failure.method}() what does not "
+            f"fit its spaces. {failure.error}.",
+            worker=worker,
+            env_indices=(failure.env_index,),
+        )
+    return env_raised(
+        failure.error,
+        traceback_text=failure.traceback_text,
+        method=failure.method,
+        worker=worker,
+        env_index=failure.env_index,
+    )
+
+
+def warn_of_close(failures: Iterable[Failure]) -> None:
+    """Tells of environments that raised in close(): close() itself never raises."""
+    for failure in failures:
+        warnings.warn(
+            f"Environment {failure.env_index} raised in close(): {failure.error!r}\n{failure.traceback_text}",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,240 @@
+"""Info dicts of single environments <-> columns with masks.
+
+Where environments run, ``InfoWriter`` packs a dict of plain numbers into the environment's row of the
+block: no pickling, and nothing at all when the dict is empty. Dicts with anything else in them are carried
+beside the block as they are. Where the batch is put together, ``InfoReader`` turns both into Gymnasium's
+layout: for each key an array over the environments and a mask ``_key`` that tells who had it.
+
+Each dict is packed for itself, so how environments are spread over workers cannot change the result.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet.vector.buffers import Array
+
+Info: TypeAlias = "dict[str, Any]"
+
+ROW_BYTES = 1024
+"""The room in the block for one environment's packed info."""
+
+_SLOT = 8
+_EMPTY, _CARRIED, _MAX_SCHEMAS = 0, 255, 254
+
+# Python's and NumPy's scalar types: how struct packs them, and what NumPy reads them as.
+_SCALARS: dict[type, tuple[str, np.dtype[Any]]] = {
+    bool: ("?7x", np.dtype(np.bool_)),
+    int: ("q", np.dtype(np.int64)),
+    float: ("d", np.dtype(np.float64)),
+    np.bool_: ("?7x", np.dtype(np.bool_)),
+    np.int8: ("b7x", np.dtype(np.int8)),
+    np.int16: ("h6x", np.dtype(np.int16)),
+    np.int32: ("i4x", np.dtype(np.int32)),
+    np.int64: ("q", np.dtype(np.int64)),
+    np.uint8: ("B7x", np.dtype(np.uint8)),
+    np.uint16: ("H6x", np.dtype(np.uint16)),
+    np.uint32: ("I4x", np.dtype(np.uint32)),
+    np.uint64: ("Q", np.dtype(np.uint64)),
+    np.float16: ("e6x", np.dtype(np.float16)),
+    np.float32: ("f4x", np.dtype(np.float32)),
+    np.float64: ("d", np.dtype(np.float64)),
+}
+
+
+@dataclass(frozen=True)
+class InfoSchema:
+    """The keys of an info dict of plain numbers, one eight-byte slot each, in order."""
+
+    keys: tuple[str, ...]
+    types: tuple[type, ...]
+
+    @staticmethod
+    def fits(types: Sequence[type]) -> bool:
+        """Whether values of these types can be packed."""
+        return len(types) * _SLOT <= ROW_BYTES and all(kind in _SCALARS for kind in types)
+
+    def packer(self) -> struct.Struct:
+        """Packs the values into a row."""
+        return struct.Struct("=" + "".join(_SCALARS[kind][0] for kind in self.types))
+
+    def read(self, rows: npt.NDArray[np.uint8]) -> dict[str, Array]:
+        """The columns of the given rows, a fresh array a key."""
+        columns = {}
+        for slot, (key, kind) in enumerate(zip(self.keys, self.types, strict=True)):
+            dtype = _SCALARS[kind][1]
+            start = slot * _SLOT
+            columns[key] = rows[:, start : start + dtype.itemsize].copy().view(dtype)[:, 0]
+        return columns
+
+
+@dataclass(slots=True)
+class InfoReport:
+    """What of a turn's infos does not lie in the block. Keys of ``carried`` are rows of the shard."""
+
+    carried: dict[int, Info] = field(default_factory=dict)
+    new_schemas: list[InfoSchema] = field(default_factory=list)
+
+
+@final
+class InfoWriter:
+    """Packs the infos of one shard. ``rows`` is uint8 (envs, ROW_BYTES), ``kinds`` uint8 (envs,)."""
+
+    def __init__(self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8]) -> None:
+        self._memory = rows.data.cast("B")
+        self._kinds = kinds
+        self._known: dict[tuple[Any, ...], tuple[int, struct.Struct] | None] = {}
+        self._num_schemas = 0
+        self._blank = True
+
+    def write(self, infos: Sequence[Info | None]) -> InfoReport | None:
+        """Packs one info a row (None and {} alike mean nothing); returns what did not fit, if anything."""
+        if not any(infos):
+            if not self._blank:
+                self._kinds[:] = _EMPTY
+                self._blank = True
+            return None
+        self._blank = False
+        report = InfoReport()
+        self._kinds[:] = [self._write_row(row, info, report) if info else _EMPTY for row, info in enumerate(infos)]
+        return report if report.carried or report.new_schemas else None
+
+    def _write_row(self, row: int, info: Info, report: InfoReport) -> int:
+        signature = (*info, *map(type, info.values()))
+        known = self._known[signature] if signature in self._known else self._learn(signature, info, report)
+        if known is not None:
+            kind, packer = known
+            try:
+                packer.pack_into(self._memory, row * ROW_BYTES, *info.values())
+                return kind
+            except struct.error:  # an integer beyond 64 bits
+                pass
+        report.carried[row] = info
+        return _CARRIED
+
+    def _learn(self, signature: tuple[Any, ...], info: Info, report: InfoReport) -> tuple[int, struct.Struct] | None:
+        known = None
+        types = signature[len(info) :]
+        if len(self._known) >= _MAX_SCHEMAS:  # an environment that invents keys must not fill our memory
+            return None
+        if InfoSchema.fits(types):
+            schema = InfoSchema(tuple(info), types)
+            self._num_schemas += 1
+            known = self._num_schemas, schema.packer()
+            report.new_schemas.append(schema)
+        self._known[signature] = known
+        return known
+
+
+@final
+class InfoReader:
+    """Puts the infos of a fleet together. ``bounds`` are the ``(first, last + 1)`` rows of each shard."""
+
+    def __init__(
+        self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8], bounds: Sequence[tuple[int, int]]
+    ) -> None:
+        self._rows, self._kinds, self._bounds = rows, kinds, bounds
+        self._schemas: list[list[InfoSchema]] = [[] for _ in bounds]
+
+    def read(self, reports: Sequence[InfoReport | None]) -> Info:
+        """The infos of the turn that just ended, given one report (or None) a shard."""
+        if not self._kinds.any():
+            return {}
+        pieces: dict[str, list[_Piece]] = {}
+        for shard, report in enumerate(reports):
+            if report is not None:
+                self._schemas[shard].extend(report.new_schemas)
+            self._read_packed(shard, pieces)
+            if report is not None:
+                first = self._bounds[shard][0]
+                _add_pieces(pieces, ((first + row, info) for row, info in report.carried.items()))
+        return _join(pieces, len(self._kinds))
+
+    def _read_packed(self, shard: int, pieces: dict[str, list[_Piece]]) -> None:
+        first, last = self._bounds[shard]
+        kinds = self._kinds[first:last]
+        for kind in np.unique(kinds):
+            if kind in (_EMPTY, _CARRIED):
+                continue
+            envs = first + np.flatnonzero(kinds == kind)
+            schema = self._schemas[shard][kind - 1]
+            for key, values in schema.read(self._rows[envs]).items():
+                pieces.setdefault(key, []).append(_Piece(envs, values))
+
+
+def batch_infos(num_envs: int, infos: Iterable[tuple[int, Info]]) -> Info:
+    """Infos of some environments, given as ``(index, info)``, in Gymnasium's batched layout."""
+    pieces: dict[str, list[_Piece]] = {}
+    _add_pieces(pieces, infos)
+    return _join(pieces, num_envs)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Some environments' values under one key: a numeric array, or one object of one environment."""
+
+    envs: npt.NDArray[np.intp] | list[int]
+    values: Array | list[Any]
+
+    @property
+    def is_numeric(self) -> bool:
+        return isinstance(self.values, np.ndarray)
+
+
+def _add_pieces(pieces: dict[str, list[_Piece]], infos: Iterable[tuple[int, Info]]) -> None:
+    for env, info in infos:
+        for key, value in info.items():
+            numeric = None if key == "final_obs" else _as_numeric(value)
+            values: Array | list[Any] = [value] if numeric is None else numeric[np.newaxis]
+            pieces.setdefault(key, []).append(_Piece([env], values))
+
+
+def _as_numeric(value: Any) -> Array | None:
+    """Numbers and arrays of numbers as an array; None for anything else."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype != object else None
+    if type(value) in _SCALARS or isinstance(value, np.number | np.bool_):
+        array = np.asarray(value)
+        return array if array.dtype != object else None
+    return None
+
+
+def _join(pieces: dict[str, list[_Piece]], num_envs: int) -> Info:
+    infos: Info = {}
+    for key, parts in pieces.items():
+        mask = np.zeros(num_envs, np.bool_)
+        for part in parts:
+            mask[part.envs] = True
+        infos[key], infos[f"_{key}"] = _join_values(key, parts, num_envs), mask
+    return infos
+
+
+def _join_values(key: str, parts: list[_Piece], num_envs: int) -> Any:
+    if key != "final_obs" and all(type(part.values) is list and isinstance(part.values[0], dict) for part in parts):
+        return batch_infos(num_envs, ((part.envs[0], part.values[0]) for part in parts))
+    arrays = [part.values for part in parts if isinstance(part.values, np.ndarray)]
+    if len(arrays) == len(parts) and len({array.shape[1:] for array in arrays}) == 1:
+        dtype = _promoted(arrays)
+        if dtype is not None:
+            joined = np.zeros((num_envs, *arrays[0].shape[1:]), dtype)
+            for part in parts:
+                joined[part.envs] = part.values
+            return joined
+    objects = np.full(num_envs, None, dtype=object)
+    for part in parts:
+        for env, value in zip(part.envs, part.values, strict=True):
+            objects[env] = value
+    return objects
+
+
+def _promoted(arrays: list[Array]) -> np.dtype[Any] | None:
+    try:
+        return np.result_type(*{array.dtype for array in arrays})
+    except TypeError:  # numbers beside strings or dates
+        return None

@@ -1,0 +1,111 @@
+"""One environment in its slot, with Gymnasium's three standard wrappers fused into it.
+
+``TimeLimit``, ``OrderEnforcing`` and ``PassiveEnvChecker`` cost more a step than many environments'
+physics. For exactly these types, at the outside of the stack, their work is done here with the same
+results: the wrapped environment runs until the checker has seen all it wants to see, then steps go to the
+environment inside and only the time limit is counted. Resets, rendering, calls and attributes always go
+to the wrapped environment, which finds its step counter where it would have left it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, final
+
+import gymnasium
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from envfleet.vector.quick_spaces import quicken, restore
+
+StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
+AnyEnv = gymnasium.Env[Any, Any]
+
+
+@final
+class Member:
+    """An environment, stepped by calling ``step`` (an attribute: it changes once the wrappers are fused)."""
+
+    __slots__ = (
+        "_checkers",
+        "_elapsed",
+        "_enforcers",
+        "_inner_step",
+        "_limit",
+        "_time_limit",
+        "env",
+        "inner",
+        "step",
+    )
+
+    def __init__(self, env: AnyEnv) -> None:
+        self.env = env
+        self._peel()
+        self._elapsed = 0
+        self._limit = sys.maxsize
+        self._inner_step: Callable[[Any], StepResult] = env.step
+        self.step: Callable[[Any], StepResult] = env.step
+        self.after_access()
+
+    def _peel(self) -> None:
+        self._time_limit: TimeLimit[Any, Any] | None = None
+        self._enforcers: list[Any] = []
+        self._checkers: list[Any] = []
+        inner = self.env
+        while True:
+            if type(inner) is TimeLimit and self._time_limit is None:
+                self._time_limit = inner
+            elif type(inner) is OrderEnforcing:
+                self._enforcers.append(inner)
+            elif type(inner) is PassiveEnvChecker:
+                self._checkers.append(inner)
+            else:
+                break
+            inner = inner.env
+        self.inner = inner
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Resets the wrapped environment."""
+        self._elapsed = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def before_access(self) -> None:
+        """To be called before anyone looks at the environment: puts the step count where it belongs."""
+        restore(self.inner.action_space)
+        if self._time_limit is not None and self.step == self._fused_step:
+            self._time_limit._elapsed_steps = self._elapsed  # type: ignore[assignment]
+
+    def after_access(self) -> None:
+        """To be called after anyone may have changed the environment: steps by the wrappers, if need be."""
+        quicken(self.inner.action_space)
+        if self.inner is self.env:
+            self.step = self.env.step
+        elif not self._fuse_if_settled():
+            self.step = self._step_until_settled
+
+    def _step_until_settled(self, action: Any) -> StepResult:
+        result = self.env.step(action)
+        self._fuse_if_settled()
+        return result
+
+    def _fuse_if_settled(self) -> bool:
+        settled = all(enforcer._has_reset for enforcer in self._enforcers) and all(
+            checker.checked_reset and checker.checked_step and getattr(checker, "checked_data_reuse", True)
+            for checker in self._checkers
+        )
+        if settled and self._time_limit is not None:
+            elapsed = self._time_limit._elapsed_steps
+            settled = elapsed is not None
+            self._elapsed = elapsed or 0
+            self._limit = self._time_limit._max_episode_steps
+        if settled:
+            self._inner_step = self.inner.step
+            self.step = self._fused_step
+        return settled
+
+    def _fused_step(self, action: Any) -> StepResult:
+        observation, reward, terminated, truncated, info = self._inner_step(action)
+        self._elapsed += 1
+        if self._elapsed >= self._limit:
+            truncated = True
+        return observation, reward, terminated, truncated, info

@@ -1,0 +1,174 @@
+"""AsyncVectorEnv: environments in worker processes, some of them a worker, over one shared block."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from multiprocessing.process import BaseProcess
+from typing import Any, final
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from envfleet import _core
+from envfleet.vector.arguments import checked_env_fns
+from envfleet.vector.failures import as_error, warn_of_close
+from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout
+from envfleet.vector.orders import Order, Report
+from envfleet.vector.process.block import create_block, map_block
+from envfleet.vector.process.launch import usable_cores
+from envfleet.vector.process.supervisor import Supervisor
+from envfleet.vector.shard import EnvFn, Shard, build_envs
+from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
+from envfleet.vector.vector_env import FleetVectorEnv
+
+_CLOSE_TIMEOUT = 5.0
+
+
+@final
+class AsyncVectorEnv(FleetVectorEnv):
+    """Runs the environments in worker processes, several environments a worker.
+
+    Args:
+        env_fns: One function an environment, each making one. With "spawn" and "forkserver" they travel by
+            cloudpickle, so lambdas, closures and what the main module defines are fine.
+        shared_memory: Accepted for Gymnasium's sake: data always lies in one shared block, and spaces
+            without a fixed layout travel beside it, so both values give the same results.
+        copy: True: returned observations are the caller's to keep. False: they are live views on the shared
+            block, valid until the next ``step_async`` or ``reset_async``.
+        context: "fork", "spawn", "forkserver" or None for the platform's default.
+        daemon: Whether workers are daemonic; environments that start processes of their own need False.
+        worker: Not supported, see the error it raises.
+        observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
+            ``(batched space, single space)``.
+        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
+        max_concurrency: The most environments to run at the same time; caps ``num_workers``.
+        num_workers: Processes to run the environments in; by default as many as there are usable cores.
+            Environments that wait rather than compute (for a server, a device) want one worker each.
+        caller_works: The caller's process is one of the workers: while it would wait it steps a share
+            itself. Faster on few cores; a crash in that share is a crash of the caller.
+    """
+
+    def __init__(
+        self,
+        env_fns: Sequence[EnvFn],
+        shared_memory: bool = True,
+        copy: bool = True,
+        context: str | None = None,
+        daemon: bool = True,
+        worker: Callable[..., None] | None = None,
+        observation_mode: ObservationMode = "same",
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_concurrency: int | None = None,
+        *,
+        num_workers: int | None = None,
+        caller_works: bool = False,
+    ) -> None:
+        self.closed = True  # until there is something to close
+        _refuse_custom_worker(worker)
+        self.env_fns = checked_env_fns(env_fns)
+        self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
+        self.max_concurrency = _checked_count("max_concurrency", max_concurrency)
+        self.observation_mode = checked_observation_mode(observation_mode)
+        mode = checked_mode(autoreset_mode)
+        bounds = _split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
+        self._num_local = bounds[0][1] if caller_works else 0
+        shares = [(first, self.env_fns[first:last]) for first, last in bounds[1 if caller_works else 0 :]]
+        self._supervisor = Supervisor(context, shares, daemon)
+        self._finalizer = weakref.finalize(self, self._supervisor.shut_down, 0.0, True)
+        try:
+            self._make_fleet(bounds, mode, copy)
+        except BaseException:
+            self._finalizer()
+            raise
+        where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
+        self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
+        self.closed = False
+
+    def _make_fleet(self, bounds: list[tuple[int, int]], mode: AutoresetMode, copy: bool) -> None:
+        local_envs, failure = build_envs(self.env_fns[: self._num_local], 0)
+        if failure is not None:
+            raise as_error(failure, worker=None)
+        faces = [EnvFace.of(env) for env in local_envs] + self._supervisor.faces()
+        spaces = fleet_spaces(faces, self.observation_mode, mode)
+        num_workers = len(self._supervisor.processes)
+        layout = FleetLayout(spaces, _core.Mailroom.bytes(num_workers))
+        descriptor = create_block(layout.size)
+        try:
+            memory = map_block(descriptor, layout.size)
+            self._supervisor.hand_out(spaces, descriptor, layout.arrays(memory)["control"])
+        finally:
+            os.close(descriptor)
+        self._local_shard: Shard | None = None
+        if local_envs:
+            rows = layout.rows(memory, 0, len(local_envs))
+            self._local_shard = Shard(local_envs, 0, rows, layout.observations, layout.actions, mode)
+        self._local_order: Order | None = None
+        self._local_report: Report | None = None
+        self._set_up(spaces, FleetBuffers(layout, memory, bounds), copy=copy)
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """The worker processes."""
+        return self._supervisor.processes
+
+    @property
+    def num_workers(self) -> int:
+        """How many shares of environments run side by side, the caller's own included."""
+        return len(self._supervisor.processes) + (self._local_shard is not None)
+
+    def _begin(self, order: Order) -> None:
+        self._supervisor.begin(order)
+        self._local_order = order.part(0, self._num_local)
+
+    def _finish(self, timeout: float | None) -> Sequence[Report | None]:
+        if self._local_shard is None:
+            return self._supervisor.finish(timeout)
+        if self._local_order is not None:
+            self._local_report = self._local_shard.execute(self._local_order)
+            self._local_order = None
+        return [self._local_report, *self._supervisor.finish(timeout)]
+
+    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
+        self._finalizer.detach()
+        failures = self._local_shard.close() if self._local_shard is not None else []
+        failures += self._supervisor.shut_down(_CLOSE_TIMEOUT if timeout is None else timeout, terminate)
+        warn_of_close(failures)
+
+    def _worker_of(self, env_index: int) -> int | None:
+        return self._supervisor.worker_of(env_index)
+
+
+def _refuse_custom_worker(worker: Any) -> None:
+    if worker is not None:
+        raise ValueError(
+            "A custom `worker` is not supported: envfleet's workers run several environments each and speak through "
+            "a shared block, not through a pipe an environment. To change how an environment steps or resets, wrap it "
+            "in a gymnasium.Wrapper inside env_fns; for other resets choose `autoreset_mode`; to run your own worker "
+            "function use gymnasium.vector.AsyncVectorEnv."
+        )
+
+
+def _checked_count(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer or None, got {value!r}.")
+    return int(value)
+
+
+def _shards(num_envs: int, num_workers: Any, max_concurrency: int | None) -> int:
+    wanted = _checked_count("num_workers", num_workers)
+    if wanted is not None and max_concurrency is not None and wanted > max_concurrency:
+        raise ValueError(
+            f"num_workers={wanted} would run more environments at a time than max_concurrency={max_concurrency} allows."
+        )
+    return min(wanted or usable_cores(), num_envs, max_concurrency or num_envs)
+
+
+def _split(num_envs: int, shards: int) -> list[tuple[int, int]]:
+    """Contiguous shares ``(first, last + 1)`` that differ by one environment at most."""
+    edges = [num_envs * shard // shards for shard in range(shards + 1)]
+    return list(pairwise(edges))

@@ -1,0 +1,226 @@
+"""The caller's side of the workers: starts them, passes turns, notices deaths, ends them."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Sequence
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, wait
+from typing import Any, NoReturn, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet import _core
+from envfleet.errors import WorkerDiedError
+from envfleet.vector.failures import Failure, as_error
+from envfleet.vector.orders import Order, Report, StepOrder
+from envfleet.vector.process import protocol
+from envfleet.vector.process.launch import start_workers, usable_cores
+from envfleet.vector.process.worker import Berth, receive, send
+from envfleet.vector.shard import EnvFn
+from envfleet.vector.spaces import EnvFace, FleetSpaces
+
+_KILL_GRACE = 1.0
+
+
+@final
+class Supervisor:
+    """Some worker processes, one share of environments ``(first index, functions)`` each.
+
+    Holds no reference to the vector environment, so that it can outlive it in a finalizer.
+    """
+
+    def __init__(self, context: str | None, shares: Sequence[tuple[int, Sequence[EnvFn]]], daemon: bool) -> None:
+        self._bounds = [(first, first + len(env_fns)) for first, env_fns in shares]
+        self._caller_pid = os.getpid()
+        self._mailroom: _core.Mailroom | None = None
+        self._busy = False
+        self._patience = _Patience(len(shares))
+        self.processes, self._connections = start_workers(context, shares, daemon)
+
+    # -- starting -------------------------------------------------------------------------------------
+
+    def faces(self) -> list[EnvFace]:
+        """Waits until all environments are made and returns what they show, in order."""
+        answers = [self._receive(worker) for worker in range(len(self.processes))]
+        for worker, answer in enumerate(answers):
+            if isinstance(answer, Failure):
+                raise as_error(answer, worker)
+        return [face for faces in answers for face in faces]
+
+    def hand_out(self, spaces: FleetSpaces, descriptor: int, control: npt.NDArray[np.uint8]) -> None:
+        """Gives every worker the block."""
+        self._mailroom = _core.Mailroom(control, len(self.processes), create=True)
+        for process, connection in zip(self.processes, self._connections, strict=True):
+            send(connection, Berth(spaces, len(self.processes)))
+            reduction.send_handle(connection, descriptor, process.pid)
+
+    # -- turns ----------------------------------------------------------------------------------------
+
+    def begin(self, order: Order) -> None:
+        """Sets all workers to work."""
+        assert self._mailroom is not None
+        if not self.processes:
+            return
+        plain_step = isinstance(order, StepOrder) and not order.loose_actions
+        self._mailroom.post(0, len(self.processes), protocol.STEP if plain_step else protocol.ORDER)
+        self._busy = True
+        if not plain_step:
+            self._send_order(order)
+
+    def _send_order(self, order: Order) -> None:
+        for worker, (first, last) in enumerate(self._bounds):
+            try:
+                send(self._connections[worker], order.part(first, last))
+            except (BrokenPipeError, ConnectionResetError):
+                self._raise_died(worker)
+
+    def finish(self, timeout: float | None) -> list[Report | None]:
+        """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
+        assert self._mailroom is not None
+        self._wait(timeout)
+        self._busy = False
+        return [
+            self._receive(worker) if self._mailroom.status(worker) == protocol.REPORT_FOLLOWS else None
+            for worker in range(len(self.processes))
+        ]
+
+    def _wait(self, timeout: float | None) -> None:
+        assert self._mailroom is not None
+        start = time.monotonic()
+        left = math.inf if timeout is None else timeout
+        pause, yield_ = self._patience.budgets()
+        while not self._mailroom.wait_done(min(protocol.WATCH_INTERVAL, left), pause, yield_):
+            self._raise_if_dead()
+            pause = yield_ = 0.0
+            left = math.inf if timeout is None else start + timeout - time.monotonic()
+            if left <= 0:
+                busy = [w for w in range(len(self.processes)) if not self._mailroom.is_finished(w)]
+                raise multiprocessing.TimeoutError(
+                    f"Workers {busy} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
+                )
+        self._patience.learn(time.monotonic() - start)
+
+    def _receive(self, worker: int) -> Any:
+        connection = self._connections[worker]
+        try:
+            while not connection.poll(protocol.WATCH_INTERVAL):
+                if not self.processes[worker].is_alive() and not connection.poll(0):
+                    self._raise_died(worker)
+            return receive(connection)
+        except (EOFError, ConnectionResetError):
+            self._raise_died(worker)
+
+    def worker_of(self, env_index: int) -> int | None:
+        """The worker an environment runs in, None when it is in none of them."""
+        for worker, (first, last) in enumerate(self._bounds):
+            if first <= env_index < last:
+                return worker
+        return None
+
+    def _raise_if_dead(self) -> None:
+        for worker, process in enumerate(self.processes):
+            if not process.is_alive() and not (self._mailroom and self._busy and self._mailroom.is_finished(worker)):
+                self._raise_died(worker)
+
+    def _raise_died(self, worker: int) -> NoReturn:
+        process = self.processes[worker]
+        process.join(_KILL_GRACE)
+        first, last = self._bounds[worker]
+        raise WorkerDiedError(
+            f"Worker {worker} (pid {process.pid}, environments {first}..{last - 1}) {_cause(process.exitcode)}. "
+            "The fleet cannot go on: close() it and make a new one. If an environment crashes the process, "
+            "find it with SyncVectorEnv.",
+            worker=worker,
+            env_indices=range(first, last),
+        )
+
+    # -- ending ---------------------------------------------------------------------------------------
+
+    def shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
+        """Ends all workers within about ``timeout`` seconds; returns what environments raised in close()."""
+        if os.getpid() != self._caller_pid:  # a forked copy of the caller: the workers are not its own
+            return []
+        failures: list[Failure] = []
+        if not terminate:
+            deadline = time.monotonic() + timeout
+            self._ask_to_close(deadline)
+            failures = self._drain_until_ended(deadline)
+        for process in self.processes:
+            if process.is_alive():
+                process.kill()
+        for process in self.processes:
+            process.join(_KILL_GRACE)
+        for connection in self._connections:
+            connection.close()
+        return failures
+
+    def _ask_to_close(self, deadline: float) -> None:
+        mailroom = self._mailroom
+        if mailroom is None:  # still starting: a closed pipe tells them
+            for connection in self._connections:
+                connection.close()
+            return
+        while any(p.is_alive() and not mailroom.is_finished(w) for w, p in enumerate(self.processes)):
+            if time.monotonic() > deadline:
+                break
+            mailroom.wait_done(0.01, 0.0, 0.0)
+        for worker, process in enumerate(self.processes):
+            if process.is_alive() and mailroom.is_finished(worker):
+                mailroom.post(worker, worker + 1, protocol.CLOSE)
+
+    def _drain_until_ended(self, deadline: float) -> list[Failure]:
+        """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
+        failures: list[Failure] = []
+        talking = [connection for connection in self._connections if not connection.closed]
+        while talking and (left := deadline - time.monotonic()) > 0:
+            for connection in wait(talking, left):
+                assert isinstance(connection, Connection)
+                try:
+                    report = receive(connection)
+                except (EOFError, OSError):
+                    talking.remove(connection)
+                else:
+                    failures += [failure for failure in report.failures if failure.method == "close"]
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+        return failures
+
+
+@final
+class _Patience:
+    """How long the caller stays awake for its workers.
+
+    With a core to spare it may: answers come sooner. Without one it takes time from the very workers it
+    waits for, and sleeps unless their turn is over before a wake-up would be.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self._has_core = usable_cores() > num_workers
+        self._expected = 0.0
+
+    def budgets(self) -> tuple[float, float]:
+        """Seconds to pause, and seconds to yield, before sleeping."""
+        if self._has_core:
+            return protocol.CALLER_PAUSE, protocol.CALLER_YIELD
+        return 0.0, protocol.CALLER_YIELD if self._expected < protocol.SHORT_TURN else 0.0
+
+    def learn(self, seconds: float) -> None:
+        """Takes note of how long the workers took this time."""
+        self._expected += 0.1 * (seconds - self._expected)
+
+
+def _cause(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "closed its connection"
+    if exitcode < 0:
+        try:
+            return f"was killed by {signal.Signals(-exitcode).name}"
+        except ValueError:
+            return f"was killed by signal {-exitcode}"
+    return f"ended with exit code {exitcode}"

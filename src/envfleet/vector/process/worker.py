@@ -1,0 +1,186 @@
+"""A worker process: makes its environments, maps the block, then takes turns until told to end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import Any, final
+
+import cloudpickle
+import numpy as np
+
+from envfleet import _core
+from envfleet.vector.failures import Failure
+from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.member import AnyEnv
+from envfleet.vector.orders import Order, Report
+from envfleet.vector.process import protocol
+from envfleet.vector.process.block import map_block
+from envfleet.vector.shard import EnvFn, Shard, build_envs, close_envs
+from envfleet.vector.spaces import EnvFace, FleetSpaces
+
+
+@dataclass(frozen=True)
+class WorkerTask:
+    """What a worker is started with."""
+
+    worker: int
+    first_index: int
+    env_fns: Sequence[EnvFn]
+    caller_pid: int
+    seed: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Berth:
+    """What a worker is told once all environments of the fleet exist: the spaces fix the block's layout."""
+
+    spaces: FleetSpaces
+    num_workers: int
+
+
+def worker_main(task: WorkerTask, connection: Connection) -> None:
+    """The whole life of a worker process."""
+    # Ctrl-C reaches the whole process group; the caller decides what it means and ends us if need be.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _core.exit_with_process(task.caller_pid)
+    _seed_global_generators(task.seed)
+    envs, failure = build_envs(task.env_fns, task.first_index)
+    if failure is not None:
+        send(connection, failure)
+        return
+    send(connection, _faces(envs))
+    try:
+        berth = receive(connection)
+    except EOFError:  # another worker failed to start
+        close_envs(envs)
+        return
+    _Worker(task, envs, berth, connection).serve()
+
+
+def _faces(envs: Sequence[AnyEnv]) -> list[EnvFace]:
+    """One face an environment; equal ones are one object, so that pickle sends it once."""
+    faces: list[EnvFace] = []
+    for env in envs:
+        face = EnvFace.of(env)
+        faces.append(faces[0] if faces and face == faces[0] else face)
+    return faces
+
+
+def _seed_global_generators(seed: Sequence[int]) -> None:
+    words = np.random.SeedSequence(seed).generate_state(3)
+    random.seed(int(words[0]))
+    np.random.seed(words[1])
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(int(words[2]))
+
+
+@final
+class _Worker:
+    def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], berth: Berth, connection: Connection) -> None:
+        self._worker, self._connection = task.worker, connection
+        layout = FleetLayout(berth.spaces, _core.Mailroom.bytes(berth.num_workers))
+        descriptor = reduction.recv_handle(connection)
+        memory = map_block(descriptor, layout.size)
+        os.close(descriptor)
+        rows = layout.rows(memory, task.first_index, task.first_index + len(envs))
+        control = layout.arrays(memory)["control"]
+        self._mailroom = _core.Mailroom(control, berth.num_workers, create=False)
+        self._shard = Shard(
+            envs, task.first_index, rows, layout.observations, layout.actions, berth.spaces.autoreset_mode
+        )
+
+    def serve(self) -> None:
+        """Takes turns until told to end."""
+        take, worker = self._mailroom.take, self._worker
+        while True:
+            command = take(worker, protocol.FOREVER, protocol.WORKER_PAUSE, protocol.WORKER_YIELD)
+            if command == protocol.STEP:
+                self._answer(self._shard.step())
+            elif command == protocol.ORDER:
+                self._answer(self._shard.execute(self._receive_order()))
+            elif command == protocol.CLOSE:
+                failures = self._shard.close()
+                self._answer(Report(failures=failures) if failures else None)
+                return
+
+    def _receive_order(self) -> Order:
+        order: Order = receive(self._connection)
+        return order
+
+    def _answer(self, report: Report | None) -> None:
+        if report is None:
+            self._mailroom.finish(self._worker, protocol.ALL_IN_BLOCK)
+            return
+        payload = dump_report(report)
+        # Said before it is sent: a long report fills the pipe until the caller, awake by now, reads it.
+        self._mailroom.finish(self._worker, protocol.REPORT_FOLLOWS)
+        self._connection.send_bytes(payload)
+
+
+def dump_report(report: Report) -> bytes:
+    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was."""
+    try:
+        return _dumps(report)
+    except Exception:
+        for failure in report.failures:
+            failure.error = _portable(failure.error)
+        report.results, result_failures = _only_portable(report.results, "call")
+        carried = list(report.infos.carried.items()) if report.infos else []
+        kept, info_failures = _only_portable(carried, "step")
+        if report.infos:
+            report.infos.carried = dict(kept)
+        report.failures += result_failures + info_failures
+        return _dumps(report)
+
+
+def _only_portable(items: list[tuple[int, Any]], method: str) -> tuple[list[tuple[int, Any]], list[Failure]]:
+    kept, failures = [], []
+    for index, value in items:
+        try:
+            _dumps(value)
+            kept.append((index, value))
+        except Exception as error:
+            failures.append(Failure.of(_unpicklable(value, error), index, method))
+    return kept, failures
+
+
+def _unpicklable(value: Any, error: Exception) -> TypeError:
+    return TypeError(
+        f"What the environment returned cannot be sent to the caller's process: {value!r:.200} ({error}). Return "
+        "plain data, or use SyncVectorEnv, which shares memory with its environments."
+    )
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception itself where it survives the way to the caller, else one that says the same."""
+    try:
+        pickle.loads(_dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # classes and functions of the main module, lambdas
+        return cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)  # type: ignore[no-any-return]
+
+
+def send(connection: Connection, value: Any) -> None:
+    """Sends any value, by cloudpickle where pickle does not do."""
+    connection.send_bytes(_dumps(value))
+
+
+def receive(connection: Connection) -> Any:
+    """What ``send`` sent."""
+    return pickle.loads(connection.recv_bytes())

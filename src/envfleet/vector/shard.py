@@ -1,0 +1,246 @@
+"""Some environments in one place: THE Python home of autoreset.
+
+A shard runs its environments one after another and writes what they return into their rows of the block.
+It does not know whether it lives in the caller's thread, in a worker process or on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+
+from envfleet.vector.buffers import Array, Columns, LayoutError, SpaceLayout, cast
+from envfleet.vector.failures import Failure
+from envfleet.vector.infos import Info, InfoWriter
+from envfleet.vector.member import AnyEnv, Member
+from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+
+EnvFn: TypeAlias = Callable[[], AnyEnv]
+
+_SCALAR = ()
+_FLOAT64 = np.dtype(np.float64)
+_BOOLS = (bool, np.bool_)
+
+
+@dataclass(frozen=True)
+class ShardRows:
+    """The rows of the block that belong to a shard: views, one row an environment."""
+
+    observation_arrays: list[Array]
+    action_arrays: list[Array]
+    rewards: npt.NDArray[np.float64]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    info_rows: npt.NDArray[np.uint8]
+    info_kinds: npt.NDArray[np.uint8]
+
+
+def build_envs(env_fns: Iterable[EnvFn], first_index: int) -> tuple[list[AnyEnv], Failure | None]:
+    """Makes the environments; after a failure those made so far are closed."""
+    envs: list[AnyEnv] = []
+    for index, env_fn in enumerate(env_fns, first_index):
+        try:
+            envs.append(env_fn())
+        except Exception as error:
+            failure = Failure.of(error, index, "make")
+            close_envs(envs)
+            return [], failure
+    return envs, None
+
+
+def close_envs(envs: Iterable[AnyEnv], first_index: int = 0) -> list[Failure]:
+    """Closes all environments, whatever some of them raise."""
+    failures = []
+    for index, env in enumerate(envs, first_index):
+        try:
+            env.close()
+        except Exception as error:
+            failures.append(Failure.of(error, index, "close"))
+    return failures
+
+
+@final
+class Shard:
+    """Environments ``first_index`` and following, the rows they write to, and how they are reset."""
+
+    def __init__(
+        self,
+        envs: Sequence[AnyEnv],
+        first_index: int,
+        rows: ShardRows,
+        observations: SpaceLayout,
+        actions: SpaceLayout,
+        autoreset_mode: AutoresetMode,
+    ) -> None:
+        self._members = [Member(env) for env in envs]
+        self._first_index = first_index
+        self._rows = rows
+        self._observations, self._actions = observations, actions
+        self._observation_columns: Columns = observations.columns(rows.observation_arrays, len(envs))
+        self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
+        self._write_observation = observations.writer(self._observation_columns)
+        self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
+        self._infos: list[Info | None] = [None] * len(envs)
+        self._reset_due = [False] * len(envs)
+        self._end_episode = {
+            AutoresetMode.NEXT_STEP: self._reset_at_next_step,
+            AutoresetMode.SAME_STEP: self._reset_at_once,
+            AutoresetMode.DISABLED: self._leave_finished,
+        }[autoreset_mode]
+
+    @property
+    def envs(self) -> list[AnyEnv]:
+        """The environments as the user made them."""
+        return [member.env for member in self._members]
+
+    def execute(self, order: Order) -> Report | None:
+        """Carries out an order; None when everything it has to say lies in the block."""
+        if type(order) is StepOrder:
+            return self.step(order.loose_actions)
+        if isinstance(order, ResetOrder):
+            return self._reset(order)
+        if isinstance(order, CallOrder):
+            return self._call(order)
+        assert isinstance(order, SetAttrOrder)
+        return self._set_attr(order)
+
+    def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
+        """Steps every environment with the actions that lie in the block."""
+        for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
+            self._action_columns[leaf] = list(values)
+        members, reset_due, infos = self._members, self._reset_due, self._infos
+        rows, write_observation = self._rows, self._write_observation
+        rewards, terminateds, truncateds = rows.rewards, rows.terminated, rows.truncated
+        failures = None
+        # The hot loop: flat, because a function call costs as much as writing a row.
+        for row, action in enumerate(self._actions.rows(self._action_columns)):
+            try:
+                if reset_due[row]:
+                    reset_due[row] = False
+                    observation, info = members[row].reset()
+                    reward, terminated, truncated = 0.0, False, False
+                else:
+                    observation, reward, terminated, truncated, info = members[row].step(action)
+                    if terminated or truncated:
+                        observation, info = self._end_episode(row, observation, info)
+                write_observation(row, observation)
+                rewards[row] = reward if isinstance(reward, float) else _reward(reward)
+                terminateds[row] = terminated if isinstance(terminated, _BOOLS) else _flag(terminated, "terminated")
+                truncateds[row] = truncated if isinstance(truncated, _BOOLS) else _flag(truncated, "truncated")
+                infos[row] = info
+            except Exception as error:
+                failures = failures or []
+                failures.append(self._fail(row, "step", error))
+        return self._report(failures)
+
+    def _reset_at_next_step(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
+        self._reset_due[row] = True
+        return observation, info
+
+    def _reset_at_once(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
+        # Copied before the reset: an environment may write its next observation into the same array.
+        final = {"final_obs": self._observations.copy_value(observation), "final_info": dict(info)}
+        observation, reset_info = self._members[row].reset()
+        return observation, {**final, **reset_info}
+
+    def _leave_finished(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:  # noqa: ARG002
+        return observation, info
+
+    def _reset(self, order: ResetOrder) -> Report | None:
+        failures = []
+        for row, member in enumerate(self._members):
+            if not order.mask[row]:
+                self._infos[row] = None
+                continue
+            try:
+                self._reset_due[row] = False
+                observation, info = member.reset(seed=order.seeds[row], options=order.options[row])
+                member.after_access()
+                self._write_observation(row, observation)
+                self._rows.rewards[row] = 0.0
+                self._rows.terminated[row] = self._rows.truncated[row] = False
+                self._infos[row] = info
+            except Exception as error:
+                failures.append(self._fail(row, "reset", error))
+        return self._report(failures)
+
+    def _fail(self, row: int, method: str, error: Exception) -> Failure:
+        self._infos[row] = None
+        return Failure.of(error, self._first_index + row, method)
+
+    def _report(self, failures: list[Failure] | None) -> Report | None:
+        infos = self._info_writer.write(self._infos)
+        loose = [list(self._observation_columns[leaf]) for leaf in self._observations.loose_leaves]
+        if infos is None and not failures and not loose:
+            return None
+        return Report(loose_observations=loose, infos=infos, failures=failures or [])
+
+    def _call(self, order: CallOrder) -> Report:
+        report = Report()
+        for row in np.flatnonzero(order.mask).tolist():
+            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, order.name):
+                value = env.get_wrapper_attr(order.name)
+                result = value(*order.args, **order.kwargs) if callable(value) else value
+                report.results.append((self._first_index + row, result))
+        return report
+
+    def _set_attr(self, order: SetAttrOrder) -> Report:
+        report = Report()
+        for row in np.flatnonzero(order.mask).tolist():
+            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "set_attr"):
+                env.set_wrapper_attr(order.name, order.values[row])
+        return report
+
+    def close(self) -> list[Failure]:
+        """Closes all environments; returns what they raised."""
+        return close_envs(self.envs, self._first_index)
+
+
+class _Access:
+    """Lets others at an environment without the fused wrappers showing."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def __enter__(self) -> AnyEnv:
+        self._member.before_access()
+        return self._member.env
+
+    def __exit__(self, *_: object) -> None:
+        self._member.after_access()
+
+
+class _Catch:
+    """Notes an exception as a failure of one environment and goes on."""
+
+    def __init__(self, report: Report, env_index: int, method: str) -> None:
+        self._report, self._env_index, self._method = report, env_index, method
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._report.failures.append(Failure.of(error, self._env_index, self._method))
+        return True
+
+
+def _reward(value: Any) -> Any:
+    """A reward as a number; arrays of one element are what many environments return."""
+    if isinstance(value, np.ndarray) and value.shape == (1,):
+        value = value[0]
+    return cast(value, _SCALAR, _FLOAT64, "reward")
+
+
+def _flag(value: Any, name: str) -> bool:
+    """An end-of-episode flag as a bool; numbers count as in Python."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise LayoutError(f"{name}: expected a bool, got {value!r}")
+    return bool(array.item())

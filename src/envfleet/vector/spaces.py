@@ -1,0 +1,117 @@
+"""The spaces of a fleet: taken from its environments, checked against each other, batched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from gymnasium import Space
+from gymnasium.spaces.utils import is_space_dtype_shape_equiv
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_differing_spaces, batch_space
+
+from envfleet.vector.member import AnyEnv
+
+ObservationMode: TypeAlias = "str | tuple[Space[Any], Space[Any]]"
+
+
+@dataclass(frozen=True)
+class EnvFace:
+    """What an environment shows before it runs."""
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+
+    @staticmethod
+    def of(env: AnyEnv) -> EnvFace:
+        """The face of an environment."""
+        return EnvFace(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
+
+
+@dataclass(frozen=True)
+class FleetSpaces:
+    """The spaces, single and batched, and what else is common to all environments of a fleet."""
+
+    num_envs: int
+    single_observation_space: Space[Any]
+    observation_space: Space[Any]
+    single_action_space: Space[Any]
+    action_space: Space[Any]
+    metadata: dict[str, Any]
+    render_mode: str | None
+    autoreset_mode: AutoresetMode
+
+
+def checked_mode(autoreset_mode: str | AutoresetMode) -> AutoresetMode:
+    """The mode itself or by its name ("NextStep", "SameStep", "Disabled")."""
+    try:
+        return AutoresetMode(autoreset_mode)
+    except ValueError:
+        names = [mode.value for mode in AutoresetMode]
+        raise ValueError(f"autoreset_mode must be one of {names}, got {autoreset_mode!r}.") from None
+
+
+def checked_observation_mode(mode: ObservationMode) -> ObservationMode:
+    """Refuses what is neither "same", "different" nor a pair of spaces."""
+    if mode in ("same", "different"):
+        return mode
+    if not isinstance(mode, tuple) or len(mode) != 2:
+        raise ValueError(
+            f"observation_mode must be 'same', 'different' or a pair (batched space, single space), got {mode!r}."
+        )
+    if not all(isinstance(space, Space) for space in mode):
+        raise TypeError(f"Both parts of observation_mode must be spaces, got {[type(part).__name__ for part in mode]}.")
+    return mode
+
+
+def fleet_spaces(
+    faces: Sequence[EnvFace], observation_mode: ObservationMode, autoreset_mode: AutoresetMode
+) -> FleetSpaces:
+    """Batches the spaces of all environments, or raises RuntimeError naming the one that does not fit."""
+    first, count = faces[0], len(faces)
+    if isinstance(observation_mode, tuple):
+        observation_space, single = observation_mode
+    elif observation_mode == "different":
+        single = first.observation_space
+        _check_observation_spaces(faces, single, observation_mode)
+        observation_space = batch_differing_spaces([face.observation_space for face in faces])
+    else:
+        single, observation_space = first.observation_space, batch_space(first.observation_space, count)
+    _check_observation_spaces(faces, single, observation_mode)
+    _check_action_spaces(faces)
+    return FleetSpaces(
+        count,
+        single,
+        observation_space,
+        first.action_space,
+        batch_space(first.action_space, count),
+        first.metadata,
+        first.render_mode,
+        autoreset_mode,
+    )
+
+
+def _check_observation_spaces(faces: Sequence[EnvFace], single: Space[Any], mode: ObservationMode) -> None:
+    for index, face in enumerate(faces):
+        space = face.observation_space
+        if mode == "same" and space != single:
+            raise RuntimeError(
+                f"Environment {index} has the observation space {space}, the first one {single}. If they are meant "
+                "to differ in their bounds, pass observation_mode='different'."
+            )
+        if mode != "same" and not is_space_dtype_shape_equiv(space, single):
+            raise RuntimeError(
+                f"Environment {index} has the observation space {space}, which shares no shape and dtype with {single}."
+            )
+
+
+def _check_action_spaces(faces: Sequence[EnvFace]) -> None:
+    for index, face in enumerate(faces):
+        if face.action_space != faces[0].action_space:
+            raise RuntimeError(
+                f"Environment {index} has the action space {face.action_space}, the first one "
+                f"{faces[0].action_space}: to batch actions they must be equal."
+            )

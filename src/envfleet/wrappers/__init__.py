@@ -1,0 +1,22 @@
+"""Wrappers that work on a whole batch of environments at once.
+
+Each is a `gymnasium.vector.VectorWrapper` for any vector environment that states its
+`metadata["autoreset_mode"]`, and each is right in all three autoreset modes and under masked resets:
+
+- `FrameStackObservation` shows the last few observations instead of the last one.
+- `NormalizeObservation` brings observations to mean 0 and variance 1.
+- `NormalizeReward` brings the discounted return to variance 1.
+- `RecordEpisodeStatistics` reports return, length and duration of finished episodes.
+"""
+
+from envfleet.wrappers.frame_stack_observation import FrameStackObservation
+from envfleet.wrappers.normalize_observation import NormalizeObservation
+from envfleet.wrappers.normalize_reward import NormalizeReward
+from envfleet.wrappers.record_episode_statistics import RecordEpisodeStatistics
+
+__all__ = [
+    "FrameStackObservation",
+    "NormalizeObservation",
+    "NormalizeReward",
+    "RecordEpisodeStatistics",
+]

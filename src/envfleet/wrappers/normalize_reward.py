@@ -1,0 +1,117 @@
+"""NormalizeReward: rewards on the scale of the discounted return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from envfleet.wrappers._common import (
+    AnyVectorEnv,
+    BatchWrapper,
+    BoolArray,
+    FloatArray,
+    Infos,
+    Options,
+    Seed,
+    StepResult,
+    autoreset_mode,
+    check_number,
+    check_positive,
+    check_switch,
+    reset_envs,
+)
+from envfleet.wrappers._moments import RunningMoments, State, check_keys
+
+
+class NormalizeReward(BatchWrapper):
+    """Divide rewards by the standard deviation of the discounted return.
+
+    Each environment keeps `g = gamma * g + reward`, which starts at 0 in every episode. The variance of all
+    these g, in float64 over all environments together, is updated in every step before the rewards are
+    scaled: `reward / sqrt(var + epsilon)`, a fresh float64[num_envs]. Rewards are not shifted, so their
+    signs stay. As long as all g were equal, their variance says nothing and rewards pass unscaled.
+
+    The rule for the statistics: **each reward an action earned is counted once.**
+
+    - NEXT_STEP: the row of the step that only resets an environment is no reward and is not counted.
+    - SAME_STEP and DISABLED: every row is counted.
+    - The end of an episode, terminated or truncated, clears g, after the last reward was counted. So does
+      `reset()`, for all environments or for those in `options["reset_mask"]`.
+    - While `update_running_mean` is False nothing is counted.
+
+    A reward that is not finite is refused with a ValueError while statistics are updated.
+
+    Args:
+        envs: a vector environment that states `metadata["autoreset_mode"]`.
+        gamma: the discount factor of the return, from 0 to 1.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, envs: AnyVectorEnv, gamma: float = 0.99, epsilon: float = 1e-8) -> None:
+        super().__init__(envs)
+        self.gamma = check_number("gamma", gamma)
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ValueError(f"gamma must be from 0 to 1, got {gamma}.")
+        self.epsilon = check_positive("epsilon", epsilon)
+        self._mode = autoreset_mode(envs)
+        self._moments = RunningMoments.empty()
+        self._returns: FloatArray = np.zeros(self.num_envs)
+        self._starting: BoolArray = np.zeros(self.num_envs, dtype=np.bool_)
+        self._update_running_mean = True
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether new rewards enter the statistics; set it to False to freeze them."""
+        return self._update_running_mean
+
+    @update_running_mean.setter
+    def update_running_mean(self, value: bool) -> None:
+        self._update_running_mean = check_switch("update_running_mean", value)
+
+    @property
+    def return_rms(self) -> RunningMoments:
+        """The statistics of the discounted return: `count`, `mean` and `var`, float64[]."""
+        return self._moments
+
+    def reset(self, *, seed: Seed = None, options: Options = None) -> tuple[Any, Infos]:
+        """Reset the environments (those in `options["reset_mask"]`, if given) and clear their returns."""
+        observations, infos, mask = reset_envs(self.env, seed, options)
+        self._returns[mask] = 0.0
+        self._starting[mask] = False
+        return observations, infos
+
+    def step(self, actions: Any) -> StepResult:
+        """Step the environments; return the rewards scaled, float64[num_envs]."""
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        earned = np.flatnonzero(~self._starting)
+        returns = self._returns.copy()
+        returns[earned] = self.gamma * returns[earned] + rewards[earned]
+        if self._update_running_mean and earned.size:
+            self._moments = self._moments.including(returns[earned], earned, "discounted return")
+        done = np.logical_or(terminated, truncated)
+        self._returns = np.where(done, 0.0, returns)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            self._starting = done
+        return observations, rewards / self._scale(), terminated, truncated, infos
+
+    def state_dict(self) -> State:
+        """Return the statistics as a flat dict: `count` (int), `mean` and `m2` (float64[], copies).
+
+        The returns of running episodes are no part of it: they belong to environments that a loaded state
+        meets freshly reset. Nor are the number of environments and the constructor's arguments.
+        """
+        return self._moments.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` returned, to the bit; a state that does not fit changes nothing."""
+        self._moments = self._moments.loaded(check_keys(state, self.state_dict(), type(self).__name__))
+
+    def _scale(self) -> float:
+        var, mean = float(self._moments.var), float(self._moments.mean)
+        # Equal returns with a rounded mean leave a trace of variance; dividing by it would blow rewards up.
+        if var <= (1e-12 * mean) ** 2:
+            return 1.0
+        return float(np.sqrt(var + self.epsilon))
