@@ -16,6 +16,7 @@ catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gymnasium.error import (
     AlreadyPendingCallError,
@@ -61,6 +62,9 @@ class WorkerError(FleetError):
         self.worker = worker
         self.env_indices = tuple(env_indices)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args[0], self.worker, self.env_indices)
+
 
 class EnvRaisedError(WorkerError):
     """An environment raised an exception.
@@ -78,6 +82,9 @@ class EnvRaisedError(WorkerError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_raised, (self.__cause__, self.traceback_text, self.method, self.worker, self.env_indices[0])
 
 
 class InvalidOutputError(WorkerError, ValueError):
@@ -101,13 +108,24 @@ def env_raised(
         f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {method}(): "
         f"{original}\n\nThe environment's own traceback:\n{traceback_text}"
     )
-    error = _class_for(type(original)).__new__(_class_for(type(original)))
+    kind = _class_for(type(original))
+    error = kind.__new__(kind)
     WorkerError.__init__(error, message, worker=worker, env_indices=(env_index,))
     error.args = (message,)
     error.method = method
     error.traceback_text = traceback_text
     error.__cause__ = original
     return error
+
+
+def _rebuild(kind: type[WorkerError], message: str, worker: int | None, env_indices: Sequence[int]) -> WorkerError:
+    return kind(message, worker=worker, env_indices=env_indices)
+
+
+def _rebuild_raised(
+    original: BaseException, traceback_text: str, method: str, worker: int | None, env_index: int
+) -> EnvRaisedError:
+    return env_raised(original, traceback_text=traceback_text, method=method, worker=worker, env_index=env_index)
 
 
 def _class_for(original: type[BaseException]) -> type[EnvRaisedError]:

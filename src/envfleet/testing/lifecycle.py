@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import suppress
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,14 +119,15 @@ class LifecycleContract(ContractBase):
             envs.call("obey", int(Command.RAISE))
 
     def test_an_environment_that_fails_to_close_does_not_keep_the_others_open(self, tmp_path: Path) -> None:
-        """When one environment's close() raises the others are closed all the same, and the fleet is closed."""
+        """When one environment's close() raises the others are closed all the same; the fleet may warn of it."""
         fns: list[EnvFn] = [
             partial(_StuckDoorEnv if i == 1 else CounterEnv, CounterConfig(index=i, close_log=str(tmp_path)))
             for i in range(self.num_envs)
         ]
         envs = self.make(fns)
         envs.reset()
-        with suppress(OSError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             envs.close()
         assert envs.closed is True
         envs.close()

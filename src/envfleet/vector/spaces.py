@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -28,7 +29,9 @@ class EnvFace:
     @staticmethod
     def of(env: AnyEnv) -> EnvFace:
         """The face of an environment."""
-        return EnvFace(env.observation_space, env.action_space, dict(env.metadata), env.render_mode)
+        # Copies: what users do to the fleet's spaces is no business of the environment's, and vice versa.
+        spaces = deepcopy((env.observation_space, env.action_space))
+        return EnvFace(*spaces, dict(env.metadata), env.render_mode)
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,9 @@ class SyncVectorEnv(FleetVectorEnv):
         assert self._order is not None
         return [self._shard.execute(self._order)]
 
+    def _discard(self) -> None:
+        pass
+
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
         warn_of_close(self._shard.close())
 

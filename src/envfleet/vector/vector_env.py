@@ -6,6 +6,7 @@ shards to work, ``_finish(timeout)`` waits for them. Everything users can see is
 
 from __future__ import annotations
 
+import multiprocessing
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from envfleet.errors import (
     InvalidActionError,
     NoAsyncCallError,
     ResetNeeded,
+    WorkerDiedError,
 )
 from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
@@ -77,6 +79,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self._pending: _Pending | None = None
         self._finished = np.zeros(self.num_envs, np.bool_)
         self._needs_reset: str | None = None
+        self._interrupted = False
+        self._lost: WorkerDiedError | None = None
 
     # -- the backend's part ---------------------------------------------------------------------------
 
@@ -87,6 +91,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     @abstractmethod
     def _finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all shards and returns their reports; a TimeoutError loses nothing."""
+
+    @abstractmethod
+    def _discard(self) -> None:
+        """Waits for work that was begun and never finished, and forgets it."""
 
     @abstractmethod
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:
@@ -259,6 +267,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def _check_idle(self, call: str) -> None:
         self._check_open()
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
+        if self._interrupted:
+            self._discard()
+            self._interrupted = False
         if self._pending is not None:
             name = self._pending.name
             raise AlreadyPendingCallError(
@@ -266,16 +279,39 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             )
 
     def _start(self, name: str, order: Order, asked: Sequence[int] = ()) -> None:
-        self._begin(order)
+        try:
+            self._begin(order)
+        except WorkerDiedError as error:
+            self._lost = error
+            raise
         self._pending = _Pending(name, order, asked)
 
     def _collect(self, name: str, timeout: float | None) -> tuple[_Pending, Sequence[Report | None]]:
         self._check_open()
         if self._pending is None or self._pending.name != name:
             raise NoAsyncCallError(f"{name}_wait() without {name}_async(): no {name} is under way.", name)
-        reports = self._finish(timeout)
-        pending, self._pending = self._pending, None
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
+        pending = self._pending
+        try:
+            reports = self._finish(timeout)
+        except multiprocessing.TimeoutError:
+            raise  # still under way, to be collected later
+        except BaseException as error:
+            self._give_up(pending, error)
+            raise
+        self._pending = None
         return pending, reports
+
+    def _give_up(self, pending: _Pending, error: BaseException) -> None:
+        """After a Ctrl-C the work under way is forgotten; after a death nothing goes any more."""
+        self._pending = None
+        if isinstance(error, WorkerDiedError):
+            self._lost = error
+            return
+        self._interrupted = True
+        if pending.name != "call":
+            self._needs_reset = f"The last {pending.name} was interrupted."
 
     def _raise_first_failure(self, reports: Sequence[Report | None]) -> None:
         failures = [failure for report in reports if report for failure in report.failures]

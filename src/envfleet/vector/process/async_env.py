@@ -81,7 +81,8 @@ class AsyncVectorEnv(FleetVectorEnv):
         try:
             self._make_fleet(bounds, mode, copy)
         except BaseException:
-            self._finalizer()
+            self._finalizer.detach()
+            self._supervisor.shut_down(_CLOSE_TIMEOUT, terminate=False)
             raise
         where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
         self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
@@ -127,9 +128,13 @@ class AsyncVectorEnv(FleetVectorEnv):
         if self._local_shard is None:
             return self._supervisor.finish(timeout)
         if self._local_order is not None:
-            self._local_report = self._local_shard.execute(self._local_order)
-            self._local_order = None
+            order, self._local_order = self._local_order, None
+            self._local_report = self._local_shard.execute(order)
         return [self._local_report, *self._supervisor.finish(timeout)]
+
+    def _discard(self) -> None:
+        self._local_order = None
+        self._supervisor.discard()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:
         self._finalizer.detach()

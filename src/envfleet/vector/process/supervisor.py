@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn, final
@@ -21,7 +22,7 @@ from envfleet.vector.failures import Failure, as_error
 from envfleet.vector.orders import Order, Report, StepOrder
 from envfleet.vector.process import protocol
 from envfleet.vector.process.launch import start_workers, usable_cores
-from envfleet.vector.process.worker import Berth, receive, send
+from envfleet.vector.process.worker import Berth, dumps, receive, send
 from envfleet.vector.shard import EnvFn
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -67,16 +68,21 @@ class Supervisor:
         assert self._mailroom is not None
         if not self.processes:
             return
-        plain_step = isinstance(order, StepOrder) and not order.loose_actions
-        self._mailroom.post(0, len(self.processes), protocol.STEP if plain_step else protocol.ORDER)
-        self._busy = True
-        if not plain_step:
-            self._send_order(order)
+        if isinstance(order, StepOrder) and not order.loose_actions:
+            self._mailroom.post(0, len(self.processes), protocol.STEP)
+            self._busy = True
+        else:
+            # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
+            payloads = [dumps(order.part(first, last)) for first, last in self._bounds]
+            self._mailroom.post(0, len(self.processes), protocol.ORDER)
+            self._busy = True
+            self._send(payloads)
 
-    def _send_order(self, order: Order) -> None:
-        for worker, (first, last) in enumerate(self._bounds):
+    def _send(self, payloads: Sequence[bytes]) -> None:
+        # Sent after it was posted: a long message needs a reader at the other end.
+        for worker, payload in enumerate(payloads):
             try:
-                send(self._connections[worker], order.part(first, last))
+                self._connections[worker].send_bytes(payload)
             except (BrokenPipeError, ConnectionResetError):
                 self._raise_died(worker)
 
@@ -89,6 +95,11 @@ class Supervisor:
             self._receive(worker) if self._mailroom.status(worker) == protocol.REPORT_FOLLOWS else None
             for worker in range(len(self.processes))
         ]
+
+    def discard(self) -> None:
+        """Waits for workers that are still at work and forgets what they have to say."""
+        if self._busy:
+            self.finish(None)
 
     def _wait(self, timeout: float | None) -> None:
         assert self._mailroom is not None
@@ -162,9 +173,10 @@ class Supervisor:
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom
-        if mailroom is None:  # still starting: a closed pipe tells them
+        if mailroom is None:  # still starting: there will be no block for them
             for connection in self._connections:
-                connection.close()
+                with suppress(OSError):
+                    send(connection, None)
             return
         while any(p.is_alive() and not mailroom.is_finished(w) for w, p in enumerate(self.processes)):
             if time.monotonic() > deadline:
@@ -186,7 +198,8 @@ class Supervisor:
                 except (EOFError, OSError):
                     talking.remove(connection)
                 else:
-                    failures += [failure for failure in report.failures if failure.method == "close"]
+                    if isinstance(report, Report):
+                        failures += [failure for failure in report.failures if failure.method == "close"]
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return failures

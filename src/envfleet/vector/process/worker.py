@@ -58,9 +58,8 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
         send(connection, failure)
         return
     send(connection, _faces(envs))
-    try:
-        berth = receive(connection)
-    except EOFError:  # another worker failed to start
+    berth = receive(connection)
+    if berth is None:  # another worker failed to start
         close_envs(envs)
         return
     _Worker(task, envs, berth, connection).serve()
@@ -86,7 +85,7 @@ def _seed_global_generators(seed: Sequence[int]) -> None:
 @final
 class _Worker:
     def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], berth: Berth, connection: Connection) -> None:
-        self._worker, self._connection = task.worker, connection
+        self._worker, self._first_index, self._connection = task.worker, task.first_index, connection
         layout = FleetLayout(berth.spaces, _core.Mailroom.bytes(berth.num_workers))
         descriptor = reduction.recv_handle(connection)
         memory = map_block(descriptor, layout.size)
@@ -120,33 +119,38 @@ class _Worker:
         if report is None:
             self._mailroom.finish(self._worker, protocol.ALL_IN_BLOCK)
             return
-        payload = dump_report(report)
+        payload = dump_report(report, self._first_index)
         # Said before it is sent: a long report fills the pipe until the caller, awake by now, reads it.
         self._mailroom.finish(self._worker, protocol.REPORT_FOLLOWS)
         self._connection.send_bytes(payload)
 
 
-def dump_report(report: Report) -> bytes:
+def dump_report(report: Report, first_index: int) -> bytes:
     """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was."""
     try:
-        return _dumps(report)
+        return dumps(report)
     except Exception:
         for failure in report.failures:
             failure.error = _portable(failure.error)
-        report.results, result_failures = _only_portable(report.results, "call")
-        carried = list(report.infos.carried.items()) if report.infos else []
-        kept, info_failures = _only_portable(carried, "step")
-        if report.infos:
-            report.infos.carried = dict(kept)
-        report.failures += result_failures + info_failures
-        return _dumps(report)
+        report.results, failures = _only_portable(report.results, "call")
+        report.failures += failures
+        if report.infos is not None:
+            carried = [(first_index + row, info) for row, info in report.infos.carried.items()]
+            kept, failures = _only_portable(carried, "step")
+            report.infos.carried = {env_index - first_index: info for env_index, info in kept}
+            report.failures += failures
+        for values in report.loose_observations:
+            observed, failures = _only_portable(list(enumerate(values, first_index)), "step")
+            values[:] = [dict(observed).get(env_index) for env_index in range(first_index, first_index + len(values))]
+            report.failures += failures
+        return dumps(report)
 
 
 def _only_portable(items: list[tuple[int, Any]], method: str) -> tuple[list[tuple[int, Any]], list[Failure]]:
     kept, failures = [], []
     for index, value in items:
         try:
-            _dumps(value)
+            dumps(value)
             kept.append((index, value))
         except Exception as error:
             failures.append(Failure.of(_unpicklable(value, error), index, method))
@@ -163,13 +167,14 @@ def _unpicklable(value: Any, error: Exception) -> TypeError:
 def _portable(error: BaseException) -> BaseException:
     """The exception itself where it survives the way to the caller, else one that says the same."""
     try:
-        pickle.loads(_dumps(error))
+        pickle.loads(dumps(error))
         return error
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _dumps(value: Any) -> bytes:
+def dumps(value: Any) -> bytes:
+    """Pickles any value, by cloudpickle where pickle does not do."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except Exception:  # classes and functions of the main module, lambdas
@@ -177,8 +182,8 @@ def _dumps(value: Any) -> bytes:
 
 
 def send(connection: Connection, value: Any) -> None:
-    """Sends any value, by cloudpickle where pickle does not do."""
-    connection.send_bytes(_dumps(value))
+    """Sends any value."""
+    connection.send_bytes(dumps(value))
 
 
 def receive(connection: Connection) -> Any:

@@ -1,0 +1,1 @@
+"""What the benchmark scripts share: workloads, engines, measuring and reporting."""
