@@ -73,18 +73,21 @@ class EnvRaisedError(WorkerError):
     ``except AttributeError`` around ``get_attr`` works as it does with a single environment.
 
     Attributes:
-        method: What the environment was doing: "reset", "step", "call", "make", …
+        method: What the environment was doing: "make", "reset", "step", "call" or "set_attr".
+        activity: The same as code, with the name of what was called.
         traceback_text: The traceback from where the environment runs.
     """
 
     method: str
+    activity: str
     traceback_text: str
 
     def __str__(self) -> str:
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_raised, (self.__cause__, self.traceback_text, self.method, self.worker, self.env_indices[0])
+        state = (self.__cause__, self.traceback_text, self.method, self.activity, self.worker, self.env_indices[0])
+        return _rebuild_raised, state
 
 
 class InvalidOutputError(WorkerError, ValueError):
@@ -101,18 +104,18 @@ def where(worker: int | None) -> str:
 
 
 def env_raised(
-    original: BaseException, *, traceback_text: str, method: str, worker: int | None, env_index: int
+    original: BaseException, *, traceback_text: str, method: str, activity: str, worker: int | None, env_index: int
 ) -> EnvRaisedError:
     """Builds the error for an exception raised by an environment, keeping its type and cause."""
     message = (
-        f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {method}(): "
+        f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {activity}: "
         f"{original}\n\nThe environment's own traceback:\n{traceback_text}"
     )
-    kind = _class_for(type(original))
-    error = kind.__new__(kind)
-    WorkerError.__init__(error, message, worker=worker, env_indices=(env_index,))
+    error = _new_error(type(original))
+    # Not by __init__: the original's may want arguments that nobody knows any more.
     error.args = (message,)
-    error.method = method
+    error.worker, error.env_indices = worker, (env_index,)
+    error.method, error.activity = method, activity
     error.traceback_text = traceback_text
     error.__cause__ = original
     return error
@@ -123,14 +126,23 @@ def _rebuild(kind: type[WorkerError], message: str, worker: int | None, env_indi
 
 
 def _rebuild_raised(
-    original: BaseException, traceback_text: str, method: str, worker: int | None, env_index: int
+    original: BaseException, traceback_text: str, method: str, activity: str, worker: int | None, env_index: int
 ) -> EnvRaisedError:
-    return env_raised(original, traceback_text=traceback_text, method=method, worker=worker, env_index=env_index)
+    return env_raised(
+        original,
+        traceback_text=traceback_text,
+        method=method,
+        activity=activity,
+        worker=worker,
+        env_index=env_index,
+    )
 
 
-def _class_for(original: type[BaseException]) -> type[EnvRaisedError]:
-    """A class that is both an EnvRaisedError and the original type, where Python allows the mix."""
+def _new_error(original: type[BaseException]) -> EnvRaisedError:
+    """An empty instance of both EnvRaisedError and the original type, where Python allows the mix."""
+    name = f"EnvRaisedError[{original.__name__}]"
     try:
-        return type(f"EnvRaisedError[{original.__name__}]", (EnvRaisedError, original), {"__module__": __name__})
+        mixed: type[EnvRaisedError] = type(name, (EnvRaisedError, original), {"__module__": __name__})
+        return mixed.__new__(mixed)
     except TypeError:
-        return EnvRaisedError
+        return EnvRaisedError.__new__(EnvRaisedError)

@@ -19,6 +19,7 @@ should neither need nor pay for pytest.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,9 +73,17 @@ _HOMES = {
 }
 
 
+def _home(name: str) -> str:
+    return f"{__name__}.{_HOMES.get(name, name.removesuffix('Contract').lower())}"
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    importlib.import_module(f"{__name__}.requirements")
-    home = _HOMES.get(name, name.removesuffix("Contract").lower())
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return getattr(importlib.import_module(_home(name)), name)
+
+
+# pytest explains failed asserts in test files only; in an installed package it has to be asked, before the modules
+# are imported. In worker processes there is no pytest and nothing to ask.
+if "pytest" in sys.modules:
+    sys.modules["pytest"].register_assert_rewrite(*sorted({_home(name) for name in __all__}))

@@ -12,29 +12,3 @@ except ModuleNotFoundError as error:
     ) from error
 
 __all__ = ["hypothesis", "pytest"]
-
-# The contracts live in an installed package, where pytest does not look for `assert` on its own: without this a
-# failure would say "AssertionError" and nothing else.
-pytest.register_assert_rewrite(
-    *(
-        f"envfleet.testing.{module}"
-        for module in (
-            "actions",
-            "autoreset",
-            "base",
-            "calls",
-            "compare",
-            "failures",
-            "infos",
-            "lifecycle",
-            "observations",
-            "options",
-            "outputs",
-            "seeding",
-            "spaces",
-            "timeouts",
-            "trajectories",
-            "waiting",
-        )
-    )
-)

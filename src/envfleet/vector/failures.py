@@ -13,24 +13,35 @@ from envfleet.vector.buffers import LayoutError
 
 @dataclass(slots=True)
 class Failure:
-    """An exception of one environment, with the traceback from where it runs."""
+    """An exception of one environment, with the traceback from where it runs.
+
+    Attributes:
+        method: "make", "reset", "step", "call", "set_attr" or "close".
+        name: Of a call or an attribute.
+    """
 
     env_index: int
     method: str
+    name: str
     error: BaseException
     traceback_text: str
 
     @staticmethod
-    def of(error: BaseException, env_index: int, method: str) -> Failure:
+    def of(error: BaseException, env_index: int, method: str, name: str = "") -> Failure:
         """Notes an exception just caught."""
-        return Failure(env_index, method, error, "".join(traceback.format_exception(error)))
+        return Failure(env_index, method, name, error, "".join(traceback.format_exception(error)))
+
+    @property
+    def activity(self) -> str:
+        """What the environment was doing, as code."""
+        return f"{self.method}({self.name!r})" if self.name else f"{self.method}()"
 
 
 def as_error(failure: Failure, worker: int | None) -> WorkerError:
     """The error to raise for a failure."""
     if isinstance(failure.error, LayoutError):
         return InvalidOutputError(
-            f"Environment {failure.env_index} (in {where(worker)}) returned from {failure.method}() what does not "
+            f"Environment {failure.env_index} (in {where(worker)}) returned from {failure.activity} what does not "
             f"fit its spaces. {failure.error}.",
             worker=worker,
             env_indices=(failure.env_index,),
@@ -39,6 +50,7 @@ def as_error(failure: Failure, worker: int | None) -> WorkerError:
         failure.error,
         traceback_text=failure.traceback_text,
         method=failure.method,
+        activity=failure.activity,
         worker=worker,
         env_index=failure.env_index,
     )

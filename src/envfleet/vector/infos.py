@@ -144,17 +144,34 @@ class InfoReader:
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
         """The infos of the turn that just ended, given one report (or None) a shard."""
-        if not self._kinds.any():
-            return {}
-        pieces: dict[str, list[_Piece]] = {}
         for shard, report in enumerate(reports):
             if report is not None:
                 self._schemas[shard].extend(report.new_schemas)
+        if not self._kinds.any():
+            return {}
+        common = self._common_schema()
+        if common is not None:
+            return _with_masks(common.read(self._rows), len(self._kinds))
+        pieces: dict[str, list[_Piece]] = {}
+        for shard, report in enumerate(reports):
             self._read_packed(shard, pieces)
             if report is not None:
                 first = self._bounds[shard][0]
                 _add_pieces(pieces, ((first + row, info) for row, info in report.carried.items()))
         return _join(pieces, len(self._kinds))
+
+    def _common_schema(self) -> InfoSchema | None:
+        """The schema of all infos if they have only one: most steps of most environments."""
+        common = None
+        for (first, last), schemas in zip(self._bounds, self._schemas, strict=True):
+            kind = self._kinds[first]
+            if kind in (_EMPTY, _CARRIED) or (self._kinds[first:last] != kind).any():
+                return None
+            schema = schemas[kind - 1]
+            if common is not None and schema != common:
+                return None
+            common = schema
+        return common
 
     def _read_packed(self, shard: int, pieces: dict[str, list[_Piece]]) -> None:
         first, last = self._bounds[shard]
@@ -166,6 +183,13 @@ class InfoReader:
             schema = self._schemas[shard][kind - 1]
             for key, values in schema.read(self._rows[envs]).items():
                 pieces.setdefault(key, []).append(_Piece(envs, values))
+
+
+def _with_masks(columns: dict[str, Array], num_envs: int) -> Info:
+    infos: Info = {}
+    for key, column in columns.items():
+        infos[key], infos[f"_{key}"] = column, np.ones(num_envs, np.bool_)
+    return infos
 
 
 def batch_infos(num_envs: int, infos: Iterable[tuple[int, Info]]) -> Info:

@@ -38,7 +38,7 @@ class StepOrder:
 
     def part(self, first: int, last: int) -> StepOrder:
         """What concerns the environments first..last-1."""
-        return StepOrder([values[first:last] for values in self.loose_actions])
+        return StepOrder([values[first:last] for values in self.loose_actions]) if self.loose_actions else self
 
 
 @final

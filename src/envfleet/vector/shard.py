@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -126,13 +126,17 @@ class Shard:
                     reward, terminated, truncated = 0.0, False, False
                 else:
                     observation, reward, terminated, truncated, info = members[row].step(action)
+                    if not isinstance(terminated, _BOOLS):
+                        terminated = _flag(terminated, "terminated")
+                    if not isinstance(truncated, _BOOLS):
+                        truncated = _flag(truncated, "truncated")
                     if terminated or truncated:
                         observation, info = self._end_episode(row, observation, info)
                 write_observation(row, observation)
                 rewards[row] = reward if isinstance(reward, float) else _reward(reward)
-                terminateds[row] = terminated if isinstance(terminated, _BOOLS) else _flag(terminated, "terminated")
-                truncateds[row] = truncated if isinstance(truncated, _BOOLS) else _flag(truncated, "truncated")
-                infos[row] = info
+                terminateds[row] = terminated
+                truncateds[row] = truncated
+                infos[row] = info if isinstance(info, dict) else _refuse_info(info)
             except Exception as error:
                 failures = failures or []
                 failures.append(self._fail(row, "step", error))
@@ -143,6 +147,8 @@ class Shard:
         return observation, info
 
     def _reset_at_once(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
+        if not isinstance(info, dict):
+            _refuse_info(info)
         # Copied before the reset: an environment may write its next observation into the same array.
         final = {"final_obs": self._observations.copy_value(observation), "final_info": dict(info)}
         observation, reset_info = self._members[row].reset()
@@ -164,7 +170,7 @@ class Shard:
                 self._write_observation(row, observation)
                 self._rows.rewards[row] = 0.0
                 self._rows.terminated[row] = self._rows.truncated[row] = False
-                self._infos[row] = info
+                self._infos[row] = info if isinstance(info, dict) else _refuse_info(info)
             except Exception as error:
                 failures.append(self._fail(row, "reset", error))
         return self._report(failures)
@@ -183,7 +189,7 @@ class Shard:
     def _call(self, order: CallOrder) -> Report:
         report = Report()
         for row in np.flatnonzero(order.mask).tolist():
-            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, order.name):
+            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "call", order.name):
                 value = env.get_wrapper_attr(order.name)
                 result = value(*order.args, **order.kwargs) if callable(value) else value
                 report.results.append((self._first_index + row, result))
@@ -192,7 +198,7 @@ class Shard:
     def _set_attr(self, order: SetAttrOrder) -> Report:
         report = Report()
         for row in np.flatnonzero(order.mask).tolist():
-            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "set_attr"):
+            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "set_attr", order.name):
                 env.set_wrapper_attr(order.name, order.values[row])
         return report
 
@@ -218,8 +224,8 @@ class _Access:
 class _Catch:
     """Notes an exception as a failure of one environment and goes on."""
 
-    def __init__(self, report: Report, env_index: int, method: str) -> None:
-        self._report, self._env_index, self._method = report, env_index, method
+    def __init__(self, report: Report, env_index: int, method: str, name: str) -> None:
+        self._report, self._whose = report, (env_index, method, name)
 
     def __enter__(self) -> None:
         pass
@@ -227,8 +233,12 @@ class _Catch:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._report.failures.append(Failure.of(error, self._env_index, self._method))
+        self._report.failures.append(Failure.of(error, *self._whose))
         return True
+
+
+def _refuse_info(info: Any) -> NoReturn:
+    raise LayoutError(f"info: expected a dict, got {type(info).__name__} {info!r:.80}")
 
 
 def _reward(value: Any) -> Any:

@@ -38,10 +38,11 @@ Options: TypeAlias = "dict[str, Any] | Sequence[dict[str, Any] | None] | None"
 Indices: TypeAlias = "int | Sequence[int] | npt.NDArray[np.integer[Any]] | None"
 StepResult: TypeAlias = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], Info]
 
+_PLAIN_STEP = StepOrder()
 _RESERVED_CALLS = ("reset", "step", "close")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Pending:
     """An order under way: what was asked, and by which of the asynchronous calls."""
 
@@ -171,7 +172,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             raise InvalidActionError(
                 f"The actions do not fit the action space {self.action_space}. {error}. Nothing was stepped."
             ) from error
-        self._start("step", StepOrder(loose_actions))
+        self._start("step", StepOrder(loose_actions) if loose_actions else _PLAIN_STEP)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """Waits at most ``timeout`` seconds for the step under way and returns what :meth:`step` does.

@@ -53,7 +53,8 @@ class RunningMoments:
             batch_mean = batch.mean(axis=0)
             delta = batch_mean - self.mean
             mean = self.mean + delta * (len(batch) / total)
-            m2 = self.m2 + np.square(batch - batch_mean).sum(axis=0)
+            deviations = batch - batch_mean
+            m2 = self.m2 + np.einsum("i...,i...->...", deviations, deviations)
             m2 = m2 + np.square(delta) * (self.count * len(batch) / total)
         if not np.isfinite(m2).all():
             raise ValueError(_not_finite(batch, envs, what))

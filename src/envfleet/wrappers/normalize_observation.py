@@ -154,7 +154,8 @@ class NormalizeObservation(BatchWrapper):
         return [self._scale(rows, moments) for rows, moments in zip(leaves, self._moments, strict=True)]
 
     def _scale(self, rows: AnyArray, moments: RunningMoments) -> npt.NDArray[np.float32]:
-        scaled = (rows - moments.mean) / np.sqrt(moments.var + self.epsilon)
+        scaled = rows - moments.mean
+        scaled /= np.sqrt(moments.var + self.epsilon)
         if self.clip is not None:
             np.clip(scaled, -self.clip, self.clip, out=scaled)
         return scaled.astype(np.float32)

@@ -10,7 +10,7 @@ import sys
 import types
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -87,7 +87,8 @@ def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> 
     process: BaseProcess = ctx.Process(
         target=target, args=(connection,), name=f"envfleet-worker-{task.worker}", daemon=daemon
     )
-    with clear_mpi_env_vars(), _main_module_hidden():
+    forked = isinstance(target, _Inherited)
+    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden():
         process.start()
     return process
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import pickle
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,8 @@ from envfleet.vector.failures import Failure, as_error
 from envfleet.vector.orders import Order, Report, StepOrder
 from envfleet.vector.process import protocol
 from envfleet.vector.process.launch import start_workers, usable_cores
-from envfleet.vector.process.worker import Berth, dumps, receive, send
+from envfleet.vector.process.parcels import dumps_by_value
+from envfleet.vector.process.worker import Berth
 from envfleet.vector.shard import EnvFn
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -41,6 +43,7 @@ class Supervisor:
         self._caller_pid = os.getpid()
         self._mailroom: _core.Mailroom | None = None
         self._busy = False
+        self._payloads: list[bytes | None] = []
         self._patience = _Patience(len(shares))
         self.processes, self._connections = start_workers(context, shares, daemon)
 
@@ -48,7 +51,7 @@ class Supervisor:
 
     def faces(self) -> list[EnvFace]:
         """Waits until all environments are made and returns what they show, in order."""
-        answers = [self._receive(worker) for worker in range(len(self.processes))]
+        answers = [pickle.loads(self._receive(worker)) for worker in range(len(self.processes))]
         for worker, answer in enumerate(answers):
             if isinstance(answer, Failure):
                 raise as_error(answer, worker)
@@ -58,7 +61,7 @@ class Supervisor:
         """Gives every worker the block."""
         self._mailroom = _core.Mailroom(control, len(self.processes), create=True)
         for process, connection in zip(self.processes, self._connections, strict=True):
-            send(connection, Berth(spaces, len(self.processes)))
+            connection.send_bytes(dumps_by_value(Berth(spaces, len(self.processes))))
             reduction.send_handle(connection, descriptor, process.pid)
 
     # -- turns ----------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ class Supervisor:
             self._busy = True
         else:
             # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
-            payloads = [dumps(order.part(first, last)) for first, last in self._bounds]
+            payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
             self._mailroom.post(0, len(self.processes), protocol.ORDER)
             self._busy = True
             self._send(payloads)
@@ -90,11 +93,22 @@ class Supervisor:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._wait(timeout)
-        self._busy = False
-        return [
-            self._receive(worker) if self._mailroom.status(worker) == protocol.REPORT_FOLLOWS else None
-            for worker in range(len(self.processes))
-        ]
+        while len(self._payloads) < len(self.processes):
+            worker = len(self._payloads)
+            speaks = self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
+            self._payloads.append(self._receive(worker) if speaks else None)
+        payloads, self._payloads, self._busy = self._payloads, [], False
+        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
+        return [self._report(worker, payload) for worker, payload in enumerate(payloads)]
+
+    def _report(self, worker: int, payload: bytes | None) -> Report | None:
+        if payload is None:
+            return None
+        try:
+            report: Report = pickle.loads(payload)
+        except Exception as error:
+            return Report(failures=[Failure.of(error, self._bounds[worker][0], "call")])
+        return report
 
     def discard(self) -> None:
         """Waits for workers that are still at work and forgets what they have to say."""
@@ -117,13 +131,13 @@ class Supervisor:
                 )
         self._patience.learn(time.monotonic() - start)
 
-    def _receive(self, worker: int) -> Any:
+    def _receive(self, worker: int) -> bytes:
         connection = self._connections[worker]
         try:
             while not connection.poll(protocol.WATCH_INTERVAL):
                 if not self.processes[worker].is_alive() and not connection.poll(0):
                     self._raise_died(worker)
-            return receive(connection)
+            return connection.recv_bytes()
         except (EOFError, ConnectionResetError):
             self._raise_died(worker)
 
@@ -176,7 +190,7 @@ class Supervisor:
         if mailroom is None:  # still starting: there will be no block for them
             for connection in self._connections:
                 with suppress(OSError):
-                    send(connection, None)
+                    connection.send_bytes(dumps_by_value(None))
             return
         while any(p.is_alive() and not mailroom.is_finished(w) for w, p in enumerate(self.processes)):
             if time.monotonic() > deadline:
@@ -194,12 +208,12 @@ class Supervisor:
             for connection in wait(talking, left):
                 assert isinstance(connection, Connection)
                 try:
-                    report = receive(connection)
+                    report = pickle.loads(connection.recv_bytes())
                 except (EOFError, OSError):
                     talking.remove(connection)
-                else:
-                    if isinstance(report, Report):
-                        failures += [failure for failure in report.failures if failure.method == "close"]
+                    continue
+                if isinstance(report, Report):
+                    failures += [failure for failure in report.failures if failure.method == "close"]
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return failures

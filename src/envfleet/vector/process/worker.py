@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from typing import Any, final
+from typing import final
 
-import cloudpickle
 import numpy as np
 
 from envfleet import _core
@@ -23,6 +22,7 @@ from envfleet.vector.member import AnyEnv
 from envfleet.vector.orders import Order, Report
 from envfleet.vector.process import protocol
 from envfleet.vector.process.block import map_block
+from envfleet.vector.process.parcels import dump_failure, dump_report, dumps
 from envfleet.vector.shard import EnvFn, Shard, build_envs, close_envs
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -55,10 +55,10 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     _seed_global_generators(task.seed)
     envs, failure = build_envs(task.env_fns, task.first_index)
     if failure is not None:
-        send(connection, failure)
+        connection.send_bytes(dump_failure(failure))
         return
-    send(connection, _faces(envs))
-    berth = receive(connection)
+    connection.send_bytes(dumps(_faces(envs)))
+    berth = pickle.loads(connection.recv_bytes())
     if berth is None:  # another worker failed to start
         close_envs(envs)
         return
@@ -105,15 +105,18 @@ class _Worker:
             if command == protocol.STEP:
                 self._answer(self._shard.step())
             elif command == protocol.ORDER:
-                self._answer(self._shard.execute(self._receive_order()))
+                self._answer(self._execute(self._connection.recv_bytes()))
             elif command == protocol.CLOSE:
                 failures = self._shard.close()
                 self._answer(Report(failures=failures) if failures else None)
                 return
 
-    def _receive_order(self) -> Order:
-        order: Order = receive(self._connection)
-        return order
+    def _execute(self, payload: bytes) -> Report | None:
+        try:
+            order: Order = pickle.loads(payload)
+        except Exception as error:
+            return Report(failures=[Failure.of(error, self._first_index, "call")])
+        return self._shard.execute(order)
 
     def _answer(self, report: Report | None) -> None:
         if report is None:
@@ -123,69 +126,3 @@ class _Worker:
         # Said before it is sent: a long report fills the pipe until the caller, awake by now, reads it.
         self._mailroom.finish(self._worker, protocol.REPORT_FOLLOWS)
         self._connection.send_bytes(payload)
-
-
-def dump_report(report: Report, first_index: int) -> bytes:
-    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was."""
-    try:
-        return dumps(report)
-    except Exception:
-        for failure in report.failures:
-            failure.error = _portable(failure.error)
-        report.results, failures = _only_portable(report.results, "call")
-        report.failures += failures
-        if report.infos is not None:
-            carried = [(first_index + row, info) for row, info in report.infos.carried.items()]
-            kept, failures = _only_portable(carried, "step")
-            report.infos.carried = {env_index - first_index: info for env_index, info in kept}
-            report.failures += failures
-        for values in report.loose_observations:
-            observed, failures = _only_portable(list(enumerate(values, first_index)), "step")
-            values[:] = [dict(observed).get(env_index) for env_index in range(first_index, first_index + len(values))]
-            report.failures += failures
-        return dumps(report)
-
-
-def _only_portable(items: list[tuple[int, Any]], method: str) -> tuple[list[tuple[int, Any]], list[Failure]]:
-    kept, failures = [], []
-    for index, value in items:
-        try:
-            dumps(value)
-            kept.append((index, value))
-        except Exception as error:
-            failures.append(Failure.of(_unpicklable(value, error), index, method))
-    return kept, failures
-
-
-def _unpicklable(value: Any, error: Exception) -> TypeError:
-    return TypeError(
-        f"What the environment returned cannot be sent to the caller's process: {value!r:.200} ({error}). Return "
-        "plain data, or use SyncVectorEnv, which shares memory with its environments."
-    )
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The exception itself where it survives the way to the caller, else one that says the same."""
-    try:
-        pickle.loads(dumps(error))
-        return error
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def dumps(value: Any) -> bytes:
-    """Pickles any value, by cloudpickle where pickle does not do."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # classes and functions of the main module, lambdas
-        return cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)  # type: ignore[no-any-return]
-
-
-def send(connection: Connection, value: Any) -> None:
-    """Sends any value."""
-    connection.send_bytes(dumps(value))
-
-
-def receive(connection: Connection) -> Any:
-    """What ``send`` sent."""
-    return pickle.loads(connection.recv_bytes())

@@ -1,0 +1,99 @@
+"""What travels between processes beside the block, pickled so that it arrives, or says why it could not."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, final
+
+import cloudpickle
+
+from envfleet.vector.failures import Failure
+from envfleet.vector.orders import Report
+
+
+def dumps(value: Any) -> bytes:
+    """Pickles any value, by cloudpickle where pickle does not do."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception:  # classes and functions of the main module, lambdas
+        return dumps_by_value(value)
+
+
+def dumps_by_value(value: Any) -> bytes:
+    """Pickles any value for a process whose main module is not ours: what ours defines goes along."""
+    payload: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return payload
+
+
+def dump_failure(failure: Failure) -> bytes:
+    """Pickles a failure with an exception that can be unpickled."""
+    failure.error = _portable(failure.error)
+    return dumps(failure)
+
+
+def dump_report(report: Report, first_index: int) -> bytes:
+    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was."""
+    for failure in report.failures:
+        failure.error = _portable(failure.error)
+    try:
+        return dumps(report)
+    except Exception:
+        return dumps(_portable_part(report, first_index))
+
+
+def _portable_part(report: Report, first_index: int) -> Report:
+    report.results = _keep_portable(report.results, report, "call")
+    if report.infos is not None:
+        carried = [(first_index + row, info) for row, info in report.infos.carried.items()]
+        report.infos.carried = {env - first_index: info for env, info in _keep_portable(carried, report, "step")}
+    for values in report.loose_observations:
+        kept = dict(_keep_portable(list(enumerate(values, first_index)), report, "step"))
+        values[:] = [kept.get(env) for env in range(first_index, first_index + len(values))]
+    return report
+
+
+def _keep_portable(items: list[tuple[int, Any]], report: Report, method: str) -> list[tuple[int, Any]]:
+    kept = []
+    for env_index, value in items:
+        try:
+            dumps(value)
+            kept.append((env_index, value))
+        except Exception as error:
+            report.failures.append(Failure.of(_unpicklable(value, error), env_index, method))
+    return kept
+
+
+def _unpicklable(value: Any, error: Exception) -> TypeError:
+    return TypeError(
+        f"What the environment returned cannot be sent to the caller's process: {value!r:.200} ({error}). Return "
+        "plain data, or use SyncVectorEnv, which shares memory with its environments."
+    )
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception itself where it survives the way to the caller, else the closest thing that does."""
+    for candidate in (error, _BareError(error)):
+        try:
+            pickle.loads(dumps(candidate))
+            return candidate
+        except Exception:
+            continue
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+@final
+class _BareError(Exception):
+    """An exception that is rebuilt without its constructor, which may want other arguments than ``args``."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._parts = type(error), error.args, dict(vars(error))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._parts
+
+
+def _rebuild(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error

@@ -1,0 +1,42 @@
+"""What the process tests share: start methods, and the proof that nothing stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from process_fleets import still_running
+
+START_METHODS = ("fork", "spawn", "forkserver")
+# Python's own helpers: they serve the whole life of this process and end with it.
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+
+
+@pytest.fixture(params=START_METHODS)
+def start_method(request: pytest.FixtureRequest) -> str:
+    """Each way to start a worker process."""
+    return str(request.param)
+
+
+def descendants() -> set[psutil.Process]:
+    """Return all processes started by this one, and by those, but Python's own helpers."""
+    this = psutil.Process()
+    helpers = {child for child in this.children() if any(name in _command(child) for name in HELPERS)}
+    return set(this.children(recursive=True)) - helpers
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+@pytest.fixture
+def nothing_left_behind() -> Iterator[None]:
+    """Assert that a test leaves no process that was not there before."""
+    before = descendants()
+    yield
+    running = still_running((process.pid for process in descendants() - before), 5)
+    assert not running, f"left behind: {running}"

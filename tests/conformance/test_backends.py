@@ -1,0 +1,110 @@
+"""The one contract, over every backend.
+
+Sync, two forked workers, and one forked worker beside a working caller run all of it. How environments are
+shared out or how workers start cannot change most of the rules, so the other variants run the topics in which
+it could: whole trajectories, waiting, failures, and for start methods what has to be sent to be built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from envfleet.testing import (
+    AutoresetContract,
+    CallsContract,
+    FailuresContract,
+    InfosContract,
+    OptionsContract,
+    SeedingContract,
+    SpacesContract,
+    TrajectoriesContract,
+    VectorEnvContract,
+    WaitingContract,
+)
+from envfleet.testing.envs import EnvFn
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+
+
+class TestSync(VectorEnvContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> SyncVectorEnv:
+        return SyncVectorEnv(env_fns, **kwargs)
+
+
+class TestProcess(VectorEnvContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=2, **kwargs)
+
+
+class TestProcessCallerWorks(VectorEnvContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
+
+
+class SharesContract(
+    TrajectoriesContract, AutoresetContract, InfosContract, CallsContract, FailuresContract, WaitingContract
+):
+    """The topics in which it could matter how the environments are shared out."""
+
+    max_examples = 10
+
+
+class TestOneWorker(SharesContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=1, **kwargs)
+
+
+class TestThreeWorkers(SharesContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=3, **kwargs)
+
+
+class TestOneWorkerEach(SharesContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=len(env_fns), **kwargs)
+
+
+class TestOnlyTheCallerWorks(AutoresetContract, WaitingContract, FailuresContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=1, caller_works=True, **kwargs)
+
+
+class TestNoSharedMemory(AutoresetContract, SeedingContract, OptionsContract, SpacesContract):
+    """Gymnasium's `shared_memory=False` changes nothing one can see."""
+
+    max_examples = 10
+
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, shared_memory=False, context="fork", num_workers=2, **kwargs)
+
+
+class StartMethodContract(FailuresContract, WaitingContract):
+    """A start method can only change how workers come to life and what reaches them: few topics, few examples."""
+
+    max_examples = 2
+
+
+class TestSpawn(StartMethodContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)
+
+
+class TestForkserver(StartMethodContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="forkserver", num_workers=2, **kwargs)
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+class TestTrajectoriesOfStartMethods:
+    """The same seed gives the same trajectory, whatever the start method."""
+
+    def _contract(self, context: str) -> TrajectoriesContract:
+        class Contract(TrajectoriesContract):
+            max_examples = 3
+
+            def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+                return AsyncVectorEnv(env_fns, context=context, num_workers=2, **kwargs)
+
+        return Contract()
