@@ -2,15 +2,13 @@
 
 Sync, two forked workers, and one forked worker beside a working caller run all of it. How environments are
 shared out or how workers start cannot change most of the rules, so the other variants run the topics in which
-it could: whole trajectories, waiting, failures, and for start methods what has to be sent to be built.
+it could. Start methods, slow to start, are also covered by test_process_trajectories.py and its neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from envfleet.testing import (
     AutoresetContract,
@@ -43,9 +41,7 @@ class TestProcessCallerWorks(VectorEnvContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
 
 
-class SharesContract(
-    TrajectoriesContract, AutoresetContract, InfosContract, CallsContract, FailuresContract, WaitingContract
-):
+class SharesContract(TrajectoriesContract, AutoresetContract, WaitingContract):
     """The topics in which it could matter how the environments are shared out."""
 
     max_examples = 10
@@ -56,7 +52,7 @@ class TestOneWorker(SharesContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=1, **kwargs)
 
 
-class TestThreeWorkers(SharesContract):
+class TestThreeWorkers(SharesContract, InfosContract, CallsContract, FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=3, **kwargs)
 
@@ -80,31 +76,11 @@ class TestNoSharedMemory(AutoresetContract, SeedingContract, OptionsContract, Sp
         return AsyncVectorEnv(env_fns, shared_memory=False, context="fork", num_workers=2, **kwargs)
 
 
-class StartMethodContract(FailuresContract, WaitingContract):
-    """A start method can only change how workers come to life and what reaches them: few topics, few examples."""
-
-    max_examples = 2
-
-
-class TestSpawn(StartMethodContract):
+class TestSpawn(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)
 
 
-class TestForkserver(StartMethodContract):
+class TestForkserver(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="forkserver", num_workers=2, **kwargs)
-
-
-@pytest.mark.parametrize("context", ["spawn", "forkserver"])
-class TestTrajectoriesOfStartMethods:
-    """The same seed gives the same trajectory, whatever the start method."""
-
-    def _contract(self, context: str) -> TrajectoriesContract:
-        class Contract(TrajectoriesContract):
-            max_examples = 3
-
-            def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
-                return AsyncVectorEnv(env_fns, context=context, num_workers=2, **kwargs)
-
-        return Contract()

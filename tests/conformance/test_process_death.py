@@ -50,8 +50,8 @@ def kill(envs: AsyncVectorEnv, env_index: int = VICTIM) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_worker_killed_between_operations_is_named(name: str, start_method: str) -> None:
-    with process_fleet(context=start_method) as envs:
+def test_a_worker_killed_between_operations_is_named(name: str) -> None:
+    with process_fleet() as envs:
         envs.reset()
         pids = [process.pid for process in envs.processes if process.pid is not None]
         env_indices = kill(envs)
@@ -64,8 +64,8 @@ def test_a_worker_killed_between_operations_is_named(name: str, start_method: st
             envs.reset()
 
 
-def test_every_later_operation_says_the_same() -> None:
-    with process_fleet() as envs:
+def test_every_later_operation_says_the_same(start_method: str) -> None:
+    with process_fleet(context=start_method) as envs:
         envs.reset()
         env_indices = kill(envs)
         for _ in range(2):

@@ -16,11 +16,13 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 LOTTERY = [partial(LotteryEnv, CounterConfig(index=i)) for i in range(NUM_ENVS)]
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, NUM_ENVS])
-def test_constructors_draw_different_lots(num_workers: int, start_method: str) -> None:
+@pytest.mark.parametrize(
+    ("context", "num_workers"), [("fork", 1), ("fork", 2), ("fork", NUM_ENVS), ("spawn", 2), ("forkserver", 2)]
+)
+def test_constructors_draw_different_lots(context: str, num_workers: int) -> None:
     lots: list[tuple[float, float]] = []
-    for _ in range(1 if start_method == "spawn" and num_workers > 2 else 2):
-        with process_fleet(LOTTERY, start_method, num_workers) as envs:
+    for _ in range(2):
+        with process_fleet(LOTTERY, context, num_workers) as envs:
             lots += envs.get_attr("lots")
     for column in zip(*lots, strict=True):
         assert len(set(column)) == len(lots)

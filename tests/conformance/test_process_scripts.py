@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from process_fleets import SOON
 
-SCRIPT = '''
+SCRIPT = """
 import sys
 import gymnasium as gym
 import numpy as np
@@ -78,7 +78,7 @@ else:
 envs.reset()
 envs.close()
 print("done", flush=True)
-'''
+"""
 
 
 def check(completed: subprocess.CompletedProcess[str]) -> None:

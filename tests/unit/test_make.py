@@ -237,7 +237,8 @@ def test_a_fleet_is_made_again_from_its_spec(backend: str, way: Any, counter_id:
 
 
 def test_process_arguments_are_part_of_the_spec() -> None:
-    spec = make_vec(PlanetEnv, 4, vector_kwargs={"num_workers": 3, "caller_works": True}).spec
+    with make_vec(PlanetEnv, 4, vector_kwargs={"num_workers": 3, "caller_works": True}) as envs:
+        spec = envs.spec
     with make_vec(spec) as envs:
         assert (envs.num_workers, len(envs.processes)) == (3, 2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from gymnasium.error import ResetNeeded
 from gymnasium.wrappers import OrderEnforcing
 
 from envfleet.errors import EnvRaisedError, FleetError, WorkerError
-from envfleet.testing.base import ContractBase, EnvFn, Fleet, pytest
+from envfleet.testing.base import ContractBase, EnvFn, Fleet, mask_of, pytest
 from envfleet.testing.envs import (
     BrokenConstructorEnv,
     Command,
@@ -106,6 +107,18 @@ class FailuresContract(ContractBase):
                     envs.step_async(self.zeros())
             assert envs.call("describe", "alive")[0] == "alive 0!"
             assert envs.get_attr("steps")[1:] == (1,) * (self.num_envs - 1)
+            self._assert_mended(envs)
+
+    def test_after_an_error_a_masked_reset_is_not_enough(self) -> None:
+        """After an error only a reset of all environments makes the fleet steppable again."""
+        with self.fleet(trouble_fns(self.num_envs)) as envs:
+            envs.reset()
+            with pytest.raises(EnvRaisedError):
+                envs.step(self.order({0: Command.RAISE}))
+            with suppress(ResetNeeded):
+                envs.reset(options={"reset_mask": mask_of(self.num_envs, 0)})
+            with pytest.raises(ResetNeeded):
+                envs.step(self.zeros())
             self._assert_mended(envs)
 
     def test_an_error_in_step_wait_is_reported_once(self) -> None:

@@ -159,6 +159,19 @@ class InfosContract(ContractBase):
             ]
             assert_same(infos, stack_infos(expected))
 
+    @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
+    def test_an_environment_may_reuse_its_info(self, mode: AutoresetMode) -> None:
+        """An environment that returns one dict for ever, overwritten in place, loses nothing: not its final_info."""
+        with self.fleet([_ReusingEnv] * 3, autoreset_mode=mode) as envs:
+            kept = [envs.reset()[1]] + [envs.step(np.zeros(3, np.int64))[4] for _ in range(2)]
+            values = [0, 1, 2] if mode != AutoresetMode.SAME_STEP else [0, 1, 0]
+            for infos, value in zip(kept, values, strict=True):
+                assert_same(infos["array"], np.full((3, 2), value))
+                assert_same(infos["nested"]["number"], np.full(3, value))
+            if mode == AutoresetMode.SAME_STEP:
+                assert_same(kept[-1]["final_info"]["array"], np.full((3, 2), 2))
+                assert_same(kept[-1]["final_info"]["nested"]["number"], np.full(3, 2))
+
     def test_any_infos_over_any_steps(self) -> None:
         """Random infos that change their keys and types from step to step agree with the oracle."""
 
@@ -173,3 +186,24 @@ class InfosContract(ContractBase):
                     assert_same(envs.step(np.zeros(3, np.int64))[4], stack_infos(row))
 
         check()
+
+
+class _ReusingEnv(PlaybackEnv):
+    """Counts its steps in one info dict that it returns again and again; ends after two."""
+
+    def __init__(self) -> None:
+        super().__init__(spaces.Discrete(1), [Frame(0), Frame(0), Frame(0, terminated=True), Frame(0)])
+        self.info: dict[str, Any] = {"array": np.zeros(2, np.int64), "nested": {"number": 0}}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, _ = super().reset(seed=seed, options=options)
+        return observation, self._count(0)
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        return *result, self._count(self.info["nested"]["number"] + 1)
+
+    def _count(self, value: int) -> dict[str, Any]:
+        self.info["array"][:] = value
+        self.info["nested"]["number"] = value
+        return self.info

@@ -22,10 +22,11 @@ class SeedingContract(ContractBase):
             envs.reset(seed=seed)
             return tuple(seeds[-1] for seeds in envs.get_attr("seeds"))
 
-    def test_an_int_seeds_env_i_with_seed_plus_i(self) -> None:
+    @pytest.mark.parametrize("seed", [0, 100, 2**32 - 1, 2**70], ids=str)
+    def test_an_int_seeds_env_i_with_seed_plus_i(self, seed: int) -> None:
         """reset(seed=s) hands s + i to environment i, as a Python int."""
-        seeds = self._seeds_received(100)
-        assert seeds == tuple(range(100, 100 + self.num_envs))
+        seeds = self._seeds_received(seed)
+        assert seeds == tuple(range(seed, seed + self.num_envs))
         assert all(type(seed) is int for seed in seeds)
 
     @pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint8(254)], ids=repr)

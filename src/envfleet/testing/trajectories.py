@@ -41,22 +41,23 @@ def wrapped_counter(index: int) -> gym.Env[Any, Any]:
     return TimeLimit(OrderEnforcing(PassiveEnvChecker(env)), max_episode_steps=4)
 
 
+def compare_trajectories(envs: Fleet, reference: ReferenceFleet, steps: int, seed: int) -> None:
+    """Step both with the same random actions; in DISABLED mode reset exactly the finished ones by mask."""
+    space, num_envs = reference.observation_space, len(reference.envs)
+    reference.action_space.seed(seed)
+    assert_reset(envs.reset(seed=seed), reference.reset(range(seed, seed + num_envs)), space)
+    for _ in range(steps):
+        actions = [reference.action_space.sample() for _ in range(num_envs)]
+        batch = stack_items(reference.action_space, actions)
+        assert_step(envs.step(batch), reference.step(actions), space)
+        finished = np.array(reference.finished)
+        if reference.mode == AutoresetMode.DISABLED and finished.any():
+            actual = envs.reset(options={"reset_mask": finished})
+            assert_reset(actual, reference.reset(mask=finished), space)
+
+
 class TrajectoriesContract(ContractBase):
     """Observations, rewards, flags and infos through many autoresets, compared number by number."""
-
-    def _compare(self, envs: Fleet, reference: ReferenceFleet, steps: int, seed: int) -> None:
-        """Step both with the same random actions; in DISABLED mode reset exactly the finished ones by mask."""
-        space, num_envs = reference.observation_space, len(reference.envs)
-        reference.action_space.seed(seed)
-        assert_reset(envs.reset(seed=seed), reference.reset(range(seed, seed + num_envs)), space)
-        for _ in range(steps):
-            actions = [reference.action_space.sample() for _ in range(num_envs)]
-            batch = stack_items(reference.action_space, actions)
-            assert_step(envs.step(batch), reference.step(actions), space)
-            finished = np.array(reference.finished)
-            if reference.mode == AutoresetMode.DISABLED and finished.any():
-                actual = envs.reset(options={"reset_mask": finished})
-                assert_reset(actual, reference.reset(mask=finished), space)
 
     @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
     @pytest.mark.parametrize("copy", [True, False], ids=["copy", "live"])
@@ -65,7 +66,7 @@ class TrajectoriesContract(ContractBase):
         """A fleet of counters that end at different times equals the counters stepped by hand."""
         fns = counter_fns(self.num_envs, reuse_buffer=reuse_buffer)
         with self.fleet(fns, autoreset_mode=mode, copy=copy) as envs:
-            self._compare(envs, ReferenceFleet(fns, mode), 40, seed=3)
+            compare_trajectories(envs, ReferenceFleet(fns, mode), 40, seed=3)
 
     @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
     def test_the_wrappers_of_make_change_nothing(self, mode: AutoresetMode) -> None:
@@ -73,7 +74,7 @@ class TrajectoriesContract(ContractBase):
         fns: list[EnvFn] = [partial(wrapped_counter, i) for i in range(self.num_envs)]
         reference = ReferenceFleet(fns, mode)
         with self.fleet(fns, autoreset_mode=mode) as envs:
-            self._compare(envs, reference, 30, seed=5)
+            compare_trajectories(envs, reference, 30, seed=5)
             elapsed = tuple(env.get_wrapper_attr("_elapsed_steps") for env in reference.envs)
             assert envs.get_attr("_elapsed_steps") == elapsed
 
@@ -82,7 +83,7 @@ class TrajectoriesContract(ContractBase):
         """From one environment to many, whatever the number of workers."""
         fns = counter_fns(num_envs)
         with self.fleet(fns) as envs:
-            self._compare(envs, ReferenceFleet(fns, AutoresetMode.NEXT_STEP), 15, seed=0)
+            compare_trajectories(envs, ReferenceFleet(fns, AutoresetMode.NEXT_STEP), 15, seed=0)
 
     @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
     @pytest.mark.parametrize("env_id", REAL)
@@ -92,7 +93,7 @@ class TrajectoriesContract(ContractBase):
         fns = [partial(gym.make, env_id) for _ in range(3)]
         _import_quietly(fns[0])
         with self.fleet(fns, autoreset_mode=mode) as envs:
-            self._compare(envs, ReferenceFleet(fns, mode), steps, seed=7)
+            compare_trajectories(envs, ReferenceFleet(fns, mode), steps, seed=7)
         theirs: Any = gym.vector.SyncVectorEnv(fns, autoreset_mode=mode)
         with self.fleet(fns, autoreset_mode=mode) as ours:
             self._compare_with_gymnasium(ours, theirs, steps, infos_are_right)
@@ -151,6 +152,9 @@ class TrajectoriesContract(ContractBase):
         if reference.mode == AutoresetMode.DISABLED and any(reference.finished):
             with pytest.raises(gym.error.ResetNeeded):
                 envs.step(actions)
+        elif actions[0] % 2:
+            envs.step_async(actions)
+            assert_step(envs.step_wait(), reference.step(actions), _space(reference))
         else:
             assert_step(envs.step(actions), reference.step(actions), _space(reference))
 

@@ -87,7 +87,7 @@ class FrameStackObservation(BatchWrapper):
         """Step the environments and push the new observations."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         done = np.logical_or(terminated, truncated)
-        if self._mode is AutoresetMode.SAME_STEP and done.any():
+        if self._mode is AutoresetMode.SAME_STEP:
             infos = self._stack_final(info_dict(infos, type(self).__name__), done)
         restarting = done if self._mode is AutoresetMode.SAME_STEP else self._starting
         for stack, frames in zip(self._stacks, flatten(self._inner_space, observations), strict=True):

@@ -77,13 +77,14 @@ class RecordEpisodeStatistics(BatchWrapper):
     def step(self, actions: Any) -> StepResult:
         """Step the environments; report the episodes that ended."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
+        infos = info_dict(infos, type(self).__name__)
         done = np.logical_or(terminated, truncated)
         self._begin(self.prev_dones)
         played = ~self.prev_dones
         self.episode_returns[played] += rewards[played]
         self.episode_lengths[played] += 1
         if done.any():
-            infos = self._report(info_dict(infos, type(self).__name__), done)
+            infos = self._report(infos, done)
         if self._mode is AutoresetMode.SAME_STEP:
             self._begin(done)
         else:

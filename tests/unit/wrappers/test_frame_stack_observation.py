@@ -233,7 +233,7 @@ def test_an_environment_without_autoreset_mode_is_refused() -> None:
 
 
 def test_list_infos_inside_are_refused_where_final_observations_are_needed() -> None:
-    inner = SyncVectorEnv(env_fns([(Ending(1, False),)]), autoreset_mode=SAME_STEP)
+    inner = SyncVectorEnv(env_fns([LONG]), autoreset_mode=SAME_STEP)
     envs = FrameStackObservation(gym.wrappers.vector.DictInfoToList(inner), 2)
     envs.reset()
     with pytest.raises(TypeError, match="DictInfoToList, around FrameStackObservation and not inside"):

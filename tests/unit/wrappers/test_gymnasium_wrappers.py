@@ -109,7 +109,7 @@ def played(envs: AnyVectorEnv) -> list[Any]:
     results: list[Any] = [envs.reset(seed=3)]
     for number in range(12):
         results.append(envs.step(np.clip(3.0 * space.sample(), space.low, space.high)))
-        done = np.logical_or(results[-1][2], results[-1][3])
+        done = results[-1][2] | results[-1][3]
         must_reset = envs.metadata["autoreset_mode"] is DISABLED and done.any()
         if must_reset or number == 6:
             results.append(envs.reset(seed=number))
@@ -130,7 +130,7 @@ def check_same(ours: Any, theirs: Any) -> None:
             check_same(one, other)
     else:
         assert getattr(ours, "dtype", None) == getattr(theirs, "dtype", None)
-        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
 def playable(name: str, mode: AutoresetMode) -> bool:

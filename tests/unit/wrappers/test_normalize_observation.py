@@ -199,6 +199,15 @@ def test_a_masked_reset_counts_the_masked_rows_only(make: Maker, mode: Autoreset
     envs.close()
 
 
+def test_seeds_and_options_for_each_environment_pass_through(make_ours: Maker) -> None:
+    envs = NormalizeObservation(make_ours(env_fns([LONG, LONG])))
+    options = [{"level": 3}, None]
+    envs.reset(seed=[7, None], options=options)
+    assert envs.obs_rms.count == 2
+    assert options == [{"level": 3}, None]
+    envs.close()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_arrays_of_the_environment_are_left_alone(make: Maker, mode: AutoresetMode) -> None:
     inner = FrozenOutputs(make(env_fns([(Ending(1, False),), LONG], "dict"), autoreset_mode=mode))

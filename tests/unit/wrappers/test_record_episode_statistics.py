@@ -182,7 +182,7 @@ def test_statistics_inside_the_environments_stay_apart_in_same_step_mode() -> No
 
 
 def test_list_infos_inside_are_refused() -> None:
-    inner = gym.wrappers.vector.DictInfoToList(SyncVectorEnv(env_fns([(Ending(1, False),)])))
+    inner = gym.wrappers.vector.DictInfoToList(SyncVectorEnv(env_fns([LONG])))
     envs = RecordEpisodeStatistics(inner)
     envs.reset()
     with pytest.raises(TypeError, match="RecordEpisodeStatistics needs infos as one dict of arrays, got list"):

@@ -1,0 +1,297 @@
+"""The compiled mailroom: turns passed between threads and between processes, none lost."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from envfleet._core import Mailroom, exit_with_process
+
+NOW = (0.0, 0.0, 0.0)
+ASLEEP = (20.0, 0.0, 0.0)
+AWAKE = (20.0, 1e-4, 1e-3)
+STOP = 99
+
+
+def aligned(size: int, offset: int = 0) -> npt.NDArray[np.uint8]:
+    raw = np.zeros(size + 128, np.uint8)
+    return raw[-raw.ctypes.data % 64 + offset :][:size]
+
+
+def mailroom(workers: int) -> Mailroom:
+    return Mailroom(aligned(Mailroom.bytes(workers)), workers, create=True)
+
+
+@contextmanager
+def threads(room: Mailroom, workers: int, turn: Callable[[int, int], int]) -> Iterator[list[list[int]]]:
+    """Workers in threads; yields what each was told so far."""
+    told: list[list[int]] = [[] for _ in range(workers)]
+
+    def work(worker: int) -> None:
+        while True:
+            command = room.take(worker, *ASLEEP)
+            assert command is not None
+            told[worker].append(command)
+            room.finish(worker, turn(worker, command))
+            if command == STOP:
+                return
+
+    running = [threading.Thread(target=work, args=(worker,)) for worker in range(workers)]
+    for thread in running:
+        thread.start()
+    try:
+        yield told
+    finally:
+        room.post(0, workers, STOP)
+        for thread in running:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+# --- one turn after another ------------------------------------------------------------------------------
+
+
+def test_a_turn_is_given_taken_and_finished() -> None:
+    room = mailroom(2)
+    assert room.wait_done(*NOW)
+    assert room.take(0, *NOW) is None
+    room.post(0, 2, 7)
+    assert [room.is_finished(worker) for worker in range(2)] == [False, False]
+    assert room.take(0, *NOW) == 7
+    assert room.take(0, *NOW) == 7  # until it is finished it is the same turn
+    room.finish(0, 3)
+    assert room.take(0, *NOW) is None
+    assert [room.is_finished(worker) for worker in range(2)] == [True, False]
+    assert not room.wait_done(*NOW)
+    assert room.take(1, *NOW) == 7
+    room.finish(1, 4)
+    assert room.wait_done(*NOW)
+    assert [room.status(worker) for worker in range(2)] == [3, 4]
+
+
+def test_some_workers_can_be_called_and_the_others_hear_nothing() -> None:
+    room = mailroom(4)
+    room.post(1, 3, 5)
+    assert [room.take(worker, *NOW) for worker in range(4)] == [None, 5, 5, None]
+    room.finish(2, 0)
+    assert not room.wait_done(*NOW)
+    room.finish(1, 0)
+    assert room.wait_done(*NOW)
+
+
+def test_an_attached_mailroom_sees_the_same_turns() -> None:
+    memory = aligned(Mailroom.bytes(2))
+    ours = Mailroom(memory, 2, create=True)
+    ours.post(0, 2, 6)
+    theirs = Mailroom(memory, 2, create=False)
+    assert theirs.take(1, *NOW) == 6
+    theirs.finish(1, 8)
+    assert (ours.is_finished(0), ours.is_finished(1), ours.status(1)) == (False, True, 8)
+    assert Mailroom(memory, 2, create=True).take(0, *NOW) is None  # laid out anew
+
+
+@pytest.mark.parametrize("patience", [(0.0, 0.0), (0.001, 0.0), (0.0, 0.001)])
+def test_waiting_ends_when_the_time_is_over_and_nothing_is_lost(patience: tuple[float, float]) -> None:
+    room = mailroom(1)
+    start = time.monotonic()
+    assert room.take(0, 0.02, *patience) is None
+    room.post(0, 1, 4)
+    assert not room.wait_done(0.02, *patience)
+    assert 0.04 <= time.monotonic() - start < 5
+    assert room.take(0, 0.02, *patience) == 4
+    room.finish(0, 1)
+    assert room.wait_done(0.02, *patience)
+
+
+def test_the_memory_lives_as_long_as_the_mailroom() -> None:
+    room = mailroom(64)
+    for _ in range(20):
+        aligned(Mailroom.bytes(64))[...] = 255  # would reuse the memory if it were free
+    room.post(0, 64, 1)
+    assert room.take(63, *NOW) == 1
+
+
+def test_a_turn_count_may_run_over() -> None:
+    """The counters have 32 bits; only equality matters."""
+    memory = aligned(Mailroom.bytes(1))
+    room = Mailroom(memory, 1, create=True)
+    memory[-64:].view(np.uint32)[:2] = 2**32 - 2  # posted and finished
+    for command in range(5):
+        room.post(0, 1, command)
+        assert room.take(0, *NOW) == command
+        room.finish(0, 0)
+        assert room.wait_done(*NOW)
+
+
+# --- arguments -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("worker", [2, 1000])
+@pytest.mark.parametrize("method", ["take", "finish", "status", "is_finished"])
+def test_workers_that_do_not_exist_are_refused(method: str, worker: int) -> None:
+    arguments = {"take": NOW, "finish": (0,)}.get(method, ())
+    with pytest.raises(IndexError, match="no such worker"):
+        getattr(mailroom(2), method)(worker, *arguments)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 3), (1, 1), (2, 1), (0, 0), (5, 6)])
+def test_a_range_of_workers_that_is_none_is_refused(first: int, last: int) -> None:
+    room = mailroom(2)
+    with pytest.raises(IndexError, match="no such workers"):
+        room.post(first, last, 1)
+    assert [room.take(worker, *NOW) for worker in range(2)] == [None, None]
+
+
+@pytest.mark.parametrize(("worker", "error"), [(-1, TypeError), (2**32, TypeError), ("0", TypeError), (None, TypeError)])
+def test_what_is_no_worker_number_is_refused(worker: int, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        mailroom(2).is_finished(worker)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_memory_that_does_not_do_is_refused(create: bool) -> None:
+    size = Mailroom.bytes(2)
+    with pytest.raises(ValueError, match="too small"):
+        Mailroom(aligned(size - 1), 2, create)
+    with pytest.raises(ValueError, match="too small"):
+        Mailroom(aligned(size), 2**32 - 1, create)
+    for offset in 1, 8, 32:
+        with pytest.raises(ValueError, match="aligned to a cache line"):
+            Mailroom(aligned(size, offset), 2, create)
+    locked = aligned(size)
+    locked.flags.writeable = False
+    for wrong in locked, aligned(size).reshape(1, -1), bytes(size), None:
+        with pytest.raises(TypeError):
+            Mailroom(wrong, 2, create)  # type: ignore[arg-type]
+
+
+@pytest.mark.xfail(strict=True, reason="nanobind makes an array that fits, so the mailroom would lie in a copy")
+@pytest.mark.parametrize("kind", ["float64", "every other byte"])
+def test_memory_is_never_copied(kind: str) -> None:
+    size = Mailroom.bytes(2)
+    memory = aligned(size * 8).view(np.float64) if kind == "float64" else aligned(2 * size)[::2]
+    with pytest.raises(TypeError):
+        Mailroom(memory, 2, create=True)  # type: ignore[arg-type]
+
+
+# --- threads and signals ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("patience", [ASLEEP, AWAKE], ids=["asleep", "awake"])
+def test_every_turn_reaches_every_thread_once(patience: tuple[float, float, float]) -> None:
+    room = mailroom(3)
+    with threads(room, 3, lambda worker, command: worker + command) as told:
+        for turn in range(200, 700):
+            room.post(0, 3, turn)
+            assert room.wait_done(*patience)
+            assert [room.status(worker) for worker in range(3)] == [turn, turn + 1, turn + 2]
+    assert told == [[*range(200, 700), STOP]] * 3
+
+
+def test_waiting_lets_other_threads_run() -> None:
+    room, go = mailroom(1), threading.Event()
+    with threads(room, 1, lambda worker, command: int(command == STOP or go.wait(20))):
+        room.post(0, 1, 1)
+        helper = threading.Thread(target=go.set)
+        helper.start()
+        assert room.wait_done(*ASLEEP)
+        helper.join()
+    assert room.status(0) == 1
+
+
+@pytest.mark.parametrize("side", ["take", "wait_done"])
+def test_a_signal_ends_the_wait_so_that_its_handler_runs(side: str) -> None:
+    room, heard = mailroom(1), threading.Event()
+    if side == "wait_done":
+        room.post(0, 1, 1)
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.set())
+    timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
+    timer.start()
+    try:
+        start = time.monotonic()
+        assert not (room.wait_done(*ASLEEP) if side == "wait_done" else room.take(0, *ASLEEP))
+        assert heard.wait(5)
+        assert time.monotonic() - start < 10
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+# --- processes -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def forked(work: Callable[[], None]) -> Iterator[int]:
+    """Runs ``work`` in a forked process, whose id it yields; it must end by itself with exit code 0."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    try:
+        yield pid
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def shared(workers: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Memory for a mailroom, and a number a worker, that forked processes share."""
+    size = Mailroom.bytes(workers)
+    memory = np.frombuffer(mmap.mmap(-1, size + 64 * workers), np.uint8)
+    return memory[:size], memory[size:].view(np.int64)[::8]
+
+
+def work_turns(memory: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], worker: int, doze: bool) -> None:
+    room, dice = Mailroom(memory, len(counts), create=False), random.Random(worker)
+    command = None
+    while command != STOP:
+        command = room.take(worker, *ASLEEP)
+        assert command is not None, "a wake-up was lost"
+        counts[worker] += command
+        delay(dice, doze)
+        room.finish(worker, 0)
+
+
+def delay(dice: random.Random, doze: bool) -> None:
+    """Now and then a little time, so that the two sides meet in every order."""
+    if doze and dice.random() < 0.5:
+        for _ in range(dice.randrange(300)):
+            pass
+
+
+@pytest.mark.parametrize(("workers", "turns", "doze"), [(1, 20_000, True), (2, 20_000, True), (5, 2_000, False)])
+def test_no_wake_up_is_lost_between_processes(workers: int, turns: int, doze: bool) -> None:
+    memory, counts = shared(workers)
+    room, dice = Mailroom(memory, workers, create=True), random.Random(9)
+    with (
+        forked(lambda: work_turns(memory, counts, 0, doze)),
+        forked(lambda: work_turns(memory, counts, 1, doze) if workers > 1 else None),
+        forked(lambda: [work_turns(memory, counts, w, doze) for w in (2,)] and None if workers > 2 else None),
+        forked(lambda: work_turns(memory, counts, 3, doze) if workers > 2 else None),
+        forked(lambda: work_turns(memory, counts, 4, doze) if workers > 2 else None),
+    ):
+        for turn in range(1, turns + 1):
+            room.post(0, workers, 1)
+            delay(dice, doze)
+            assert room.wait_done(*ASLEEP), "a wake-up was lost"
+            assert (counts == turn).all(), "a turn was finished without its work being seen"
+        room.post(0, workers, STOP)
+        assert room.wait_done(*ASLEEP)
+    assert (counts == turns + STOP).all()
