@@ -42,7 +42,7 @@ def reset_options(options: Any, num_envs: int) -> tuple[Mask, list[dict[str, Any
     if isinstance(options, Mapping):
         mask = _reset_mask(options["reset_mask"], num_envs) if "reset_mask" in options else everyone
         rest = {key: value for key, value in options.items() if key != "reset_mask"}
-        return mask, [_own_copy(rest) for _ in range(num_envs)]
+        return mask, [own_copy(rest) for _ in range(num_envs)]
     if not isinstance(options, list | tuple):
         raise TypeError(f"options must be a dict, a list of {num_envs} dicts or None, got {type(options).__name__}.")
     if len(options) != num_envs:
@@ -55,11 +55,11 @@ def _checked_options(options: Any, index: int) -> dict[str, Any] | None:
         return None
     if not isinstance(options, Mapping):
         raise TypeError(f"options[{index}] must be a dict or None, got {type(options).__name__}.")
-    return _own_copy(dict(options))
+    return own_copy(dict(options))
 
 
-def _own_copy(options: dict[str, Any]) -> dict[str, Any]:
-    """A copy an environment may change without its neighbours or the caller noticing."""
+def own_copy(options: dict[str, Any]) -> dict[str, Any]:
+    """A copy of a dict: whoever changes one of the two does not change the other."""
     try:
         return deepcopy(options)
     except Exception:  # some objects refuse to be copied; they are shared then, the dict is not

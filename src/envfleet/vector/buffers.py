@@ -101,7 +101,7 @@ class _ArrayLeaf(_Node):
             return write_scalar
 
         def write_array(row: int, value: Any) -> None:
-            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
                 value = cast(value, shape, dtype, path)
             column[row] = value
 

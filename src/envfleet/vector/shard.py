@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from envfleet.vector.arguments import own_copy
 from envfleet.vector.buffers import Array, Columns, LayoutError, SpaceLayout, cast
 from envfleet.vector.failures import Failure
 from envfleet.vector.infos import Info, InfoWriter
@@ -117,25 +118,26 @@ class Shard:
         rows, write_observation = self._rows, self._write_observation
         rewards, terminateds, truncateds = rows.rewards, rows.terminated, rows.truncated
         failures = None
+        terminateds[:] = truncateds[:] = False
         # The hot loop: flat, because a function call costs as much as writing a row.
         for row, action in enumerate(self._actions.rows(self._action_columns)):
             try:
+                member = members[row]
                 if reset_due[row]:
                     reset_due[row] = False
-                    observation, info = members[row].reset()
-                    reward, terminated, truncated = 0.0, False, False
+                    observation, info = member.reset()
+                    reward = 0.0
                 else:
-                    observation, reward, terminated, truncated, info = members[row].step(action)
+                    observation, reward, terminated, truncated, info = member.step(action)
                     if not isinstance(terminated, _BOOLS):
                         terminated = _flag(terminated, "terminated")
                     if not isinstance(truncated, _BOOLS):
                         truncated = _flag(truncated, "truncated")
                     if terminated or truncated:
                         observation, info = self._end_episode(row, observation, info)
+                        terminateds[row], truncateds[row] = terminated, truncated
                 write_observation(row, observation)
                 rewards[row] = reward if isinstance(reward, float) else _reward(reward)
-                terminateds[row] = terminated
-                truncateds[row] = truncated
                 infos[row] = info if isinstance(info, dict) else _refuse_info(info)
             except Exception as error:
                 failures = failures or []
@@ -149,8 +151,8 @@ class Shard:
     def _reset_at_once(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
         if not isinstance(info, dict):
             _refuse_info(info)
-        # Copied before the reset: an environment may write its next observation into the same array.
-        final = {"final_obs": self._observations.copy_value(observation), "final_info": dict(info)}
+        # Copied before the reset: an environment may write what comes next into the same arrays and dicts.
+        final = {"final_obs": self._observations.copy_value(observation), "final_info": own_copy(info)}
         observation, reset_info = self._members[row].reset()
         return observation, {**final, **reset_info}
 

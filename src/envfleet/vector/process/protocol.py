@@ -1,4 +1,4 @@
-"""The words that the caller and its workers pass through the mailroom, and how long either stays awake."""
+"""The words that the caller and its workers pass through the mailroom, and how often the caller looks around."""
 
 from __future__ import annotations
 
@@ -16,14 +16,3 @@ FOREVER = 1e9
 
 WATCH_INTERVAL = 0.05
 """Seconds after which a waiting caller looks whether its workers are alive."""
-
-WORKER_PAUSE = 20e-6
-WORKER_YIELD = 200e-6
-"""Seconds a worker stays awake between turns: long enough for a policy's forward pass, then it sleeps."""
-
-CALLER_PAUSE = 50e-6
-CALLER_YIELD = 200e-6
-"""Seconds the caller stays awake while its workers take their turn."""
-
-SHORT_TURN = 150e-6
-"""Seconds; a turn shorter than this is over before a sleeping caller would be awake again."""

@@ -24,6 +24,7 @@ from envfleet.vector.orders import Order, Report, StepOrder
 from envfleet.vector.process import protocol
 from envfleet.vector.process.launch import start_workers, usable_cores
 from envfleet.vector.process.parcels import dumps_by_value
+from envfleet.vector.process.patience import ASLEEP, CallerPatience, worker_patience
 from envfleet.vector.process.worker import Berth
 from envfleet.vector.shard import EnvFn
 from envfleet.vector.spaces import EnvFace, FleetSpaces
@@ -44,7 +45,7 @@ class Supervisor:
         self._mailroom: _core.Mailroom | None = None
         self._busy = False
         self._payloads: list[bytes | None] = []
-        self._patience = _Patience(len(shares))
+        self._patience = CallerPatience(len(shares), usable_cores())
         self.processes, self._connections = start_workers(context, shares, daemon)
 
     # -- starting -------------------------------------------------------------------------------------
@@ -60,8 +61,10 @@ class Supervisor:
     def hand_out(self, spaces: FleetSpaces, descriptor: int, control: npt.NDArray[np.uint8]) -> None:
         """Gives every worker the block."""
         self._mailroom = _core.Mailroom(control, len(self.processes), create=True)
+        patience = worker_patience(len(self.processes), usable_cores())
+        berth = dumps_by_value(Berth(spaces, len(self.processes), patience))
         for process, connection in zip(self.processes, self._connections, strict=True):
-            connection.send_bytes(dumps_by_value(Berth(spaces, len(self.processes))))
+            connection.send_bytes(berth)
             reduction.send_handle(connection, descriptor, process.pid)
 
     # -- turns ----------------------------------------------------------------------------------------
@@ -119,10 +122,10 @@ class Supervisor:
         assert self._mailroom is not None
         start = time.monotonic()
         left = math.inf if timeout is None else timeout
-        pause, yield_ = self._patience.budgets()
-        while not self._mailroom.wait_done(min(protocol.WATCH_INTERVAL, left), pause, yield_):
+        patience = self._patience.now()
+        while not self._mailroom.wait_done(min(protocol.WATCH_INTERVAL, left), patience.pause, patience.yield_):
             self._raise_if_dead()
-            pause = yield_ = 0.0
+            patience = ASLEEP
             left = math.inf if timeout is None else start + timeout - time.monotonic()
             if left <= 0:
                 busy = [w for w in range(len(self.processes)) if not self._mailroom.is_finished(w)]
@@ -217,29 +220,6 @@ class Supervisor:
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return failures
-
-
-@final
-class _Patience:
-    """How long the caller stays awake for its workers.
-
-    With a core to spare it may: answers come sooner. Without one it takes time from the very workers it
-    waits for, and sleeps unless their turn is over before a wake-up would be.
-    """
-
-    def __init__(self, num_workers: int) -> None:
-        self._has_core = usable_cores() > num_workers
-        self._expected = 0.0
-
-    def budgets(self) -> tuple[float, float]:
-        """Seconds to pause, and seconds to yield, before sleeping."""
-        if self._has_core:
-            return protocol.CALLER_PAUSE, protocol.CALLER_YIELD
-        return 0.0, protocol.CALLER_YIELD if self._expected < protocol.SHORT_TURN else 0.0
-
-    def learn(self, seconds: float) -> None:
-        """Takes note of how long the workers took this time."""
-        self._expected += 0.1 * (seconds - self._expected)
 
 
 def _cause(exitcode: int | None) -> str:

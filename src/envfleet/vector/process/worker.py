@@ -23,6 +23,7 @@ from envfleet.vector.orders import Order, Report
 from envfleet.vector.process import protocol
 from envfleet.vector.process.block import map_block
 from envfleet.vector.process.parcels import dump_failure, dump_report, dumps
+from envfleet.vector.process.patience import Patience
 from envfleet.vector.shard import EnvFn, Shard, build_envs, close_envs
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -44,6 +45,7 @@ class Berth:
 
     spaces: FleetSpaces
     num_workers: int
+    patience: Patience
 
 
 def worker_main(task: WorkerTask, connection: Connection) -> None:
@@ -86,6 +88,7 @@ def _seed_global_generators(seed: Sequence[int]) -> None:
 class _Worker:
     def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], berth: Berth, connection: Connection) -> None:
         self._worker, self._first_index, self._connection = task.worker, task.first_index, connection
+        self._patience = berth.patience
         layout = FleetLayout(berth.spaces, _core.Mailroom.bytes(berth.num_workers))
         descriptor = reduction.recv_handle(connection)
         memory = map_block(descriptor, layout.size)
@@ -99,9 +102,9 @@ class _Worker:
 
     def serve(self) -> None:
         """Takes turns until told to end."""
-        take, worker = self._mailroom.take, self._worker
+        take, worker, patience = self._mailroom.take, self._worker, self._patience
         while True:
-            command = take(worker, protocol.FOREVER, protocol.WORKER_PAUSE, protocol.WORKER_YIELD)
+            command = take(worker, protocol.FOREVER, patience.pause, patience.yield_)
             if command == protocol.STEP:
                 self._answer(self._shard.step())
             elif command == protocol.ORDER:
