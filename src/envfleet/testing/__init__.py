@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from envfleet.testing.observations import ObservationModesContract, ObservationsContract
     from envfleet.testing.options import OptionsContract
     from envfleet.testing.outputs import OutputsContract
+    from envfleet.testing.realenvironments import RealEnvironmentsContract
     from envfleet.testing.reference import ReferenceFleet
     from envfleet.testing.seeding import SeedingContract
     from envfleet.testing.spaces import SpacesContract
@@ -54,6 +55,7 @@ __all__ = [
     "ObservationsContract",
     "OptionsContract",
     "OutputsContract",
+    "RealEnvironmentsContract",
     "ReferenceFleet",
     "SeedingContract",
     "SpacesContract",

@@ -11,6 +11,7 @@ from envfleet.testing.lifecycle import LifecycleContract
 from envfleet.testing.observations import ObservationModesContract, ObservationsContract
 from envfleet.testing.options import OptionsContract
 from envfleet.testing.outputs import OutputsContract
+from envfleet.testing.realenvironments import RealEnvironmentsContract
 from envfleet.testing.seeding import SeedingContract
 from envfleet.testing.spaces import SpacesContract
 from envfleet.testing.trajectories import TrajectoriesContract
@@ -32,5 +33,6 @@ class VectorEnvContract(
     LifecycleContract,
     FailuresContract,
     TrajectoriesContract,
+    RealEnvironmentsContract,
 ):
     """Everything a vector env promises; a backend passes it or is wrong."""

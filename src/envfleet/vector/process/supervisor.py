@@ -63,9 +63,12 @@ class Supervisor:
         self._mailroom = _core.Mailroom(control, len(self.processes), create=True)
         patience = worker_patience(len(self.processes), usable_cores())
         berth = dumps_by_value(Berth(spaces, len(self.processes), patience))
-        for process, connection in zip(self.processes, self._connections, strict=True):
-            connection.send_bytes(berth)
-            reduction.send_handle(connection, descriptor, process.pid)
+        for worker, (process, connection) in enumerate(zip(self.processes, self._connections, strict=True)):
+            try:
+                connection.send_bytes(berth)
+                reduction.send_handle(connection, descriptor, process.pid)
+            except (BrokenPipeError, ConnectionResetError):
+                self._raise_died(worker)
 
     # -- turns ----------------------------------------------------------------------------------------
 
@@ -206,20 +209,28 @@ class Supervisor:
     def _drain_until_ended(self, deadline: float) -> list[Failure]:
         """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
         failures: list[Failure] = []
-        talking = [connection for connection in self._connections if not connection.closed]
-        while talking and (left := deadline - time.monotonic()) > 0:
-            for connection in wait(talking, left):
-                assert isinstance(connection, Connection)
-                try:
-                    report = pickle.loads(connection.recv_bytes())
-                except (EOFError, OSError):
-                    talking.remove(connection)
-                    continue
-                if isinstance(report, Report):
-                    failures += [failure for failure in report.failures if failure.method == "close"]
+        open_lines = dict(zip(self._connections, self.processes, strict=True))
+        while open_lines and (left := deadline - time.monotonic()) > 0:
+            wait([*open_lines, *(process.sentinel for process in open_lines.values())], left)
+            for connection, process in list(open_lines.items()):
+                ended = not process.is_alive()  # asked before reading: what it said last is read below
+                if not _read_failures(connection, failures) or ended:
+                    del open_lines[connection]
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return failures
+
+
+def _read_failures(connection: Connection, failures: list[Failure]) -> bool:
+    """Takes note of what environments raised in close(); False when the other end is closed."""
+    try:
+        while connection.poll(0):
+            report = pickle.loads(connection.recv_bytes())
+            if isinstance(report, Report):
+                failures += [failure for failure in report.failures if failure.method == "close"]
+    except (EOFError, OSError):
+        return False
+    return True
 
 
 def _cause(exitcode: int | None) -> str:
