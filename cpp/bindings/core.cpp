@@ -3,8 +3,9 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <stdexcept>
 
@@ -24,7 +25,8 @@ using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Nanoseconds nanoseconds(double seconds) {
     constexpr double longest = 1e9;  // thirty years: as good as for ever, and far from overflow
-    return static_cast<Nanoseconds>(std::min(std::max(seconds, 0.0), longest) * 1e9);
+    if (std::isnan(seconds)) throw nb::value_error("a time must be a number");
+    return static_cast<Nanoseconds>(std::clamp(seconds, 0.0, longest) * 1e9);
 }
 
 Patience patience(double pause, double yield) { return {nanoseconds(pause), nanoseconds(yield)}; }
@@ -84,7 +86,7 @@ NB_MODULE(_core, m) {
     m.doc() = "The compiled part of envfleet.";
 
     nb::class_<PyMailroom>(m, "Mailroom", "Turns passed between a caller and its workers.")
-        .def(nb::init<Memory, uint32_t, bool>(), "memory"_a, "workers"_a, "create"_a)
+        .def(nb::init<Memory, uint32_t, bool>(), "memory"_a.noconvert(), "workers"_a, "create"_a)
         .def_static("bytes", &Mailroom::bytes, "workers"_a, "How much memory it needs.")
         .def("post", &PyMailroom::post, "first"_a, "last"_a, "command"_a,
              "Give a command to the workers first..last-1.")

@@ -16,6 +16,7 @@ catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from gymnasium.error import (
@@ -109,7 +110,7 @@ def env_raised(
     """Builds the error for an exception raised by an environment, keeping its type and cause."""
     message = (
         f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {activity}: "
-        f"{original}\n\nThe environment's own traceback:\n{traceback_text}"
+        f"{_text(original)}\n\nThe environment's own traceback:\n{traceback_text}"
     )
     error = _new_error(type(original))
     # Not by __init__: the original's may want arguments that nobody knows any more.
@@ -140,9 +141,22 @@ def _rebuild_raised(
 
 def _new_error(original: type[BaseException]) -> EnvRaisedError:
     """An empty instance of both EnvRaisedError and the original type, where Python allows the mix."""
-    name = f"EnvRaisedError[{original.__name__}]"
+    if issubclass(original, Exception):  # an error that were a SystemExit too would end the caller's program
+        try:
+            bases = (EnvRaisedError, original)
+            mixed: type[EnvRaisedError] = type(f"EnvRaisedError[{original.__name__}]", bases, {"__module__": __name__})
+        except TypeError:
+            return EnvRaisedError.__new__(EnvRaisedError)
+        for base in mixed.__mro__:
+            if "__new__" in vars(base):
+                with suppress(TypeError):  # it wants arguments, or Python wants another base's
+                    instance: EnvRaisedError = base.__new__(mixed)  # type: ignore[call-overload]
+                    return instance
+    return EnvRaisedError.__new__(EnvRaisedError)
+
+
+def _text(error: BaseException) -> str:
     try:
-        mixed: type[EnvRaisedError] = type(name, (EnvRaisedError, original), {"__module__": __name__})
-        return mixed.__new__(mixed)
-    except TypeError:
-        return EnvRaisedError.__new__(EnvRaisedError)
+        return str(error)
+    except Exception as trouble:
+        return f"(its text could not be made: {type(trouble).__name__})"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import gymnasium
+import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, _find_spec, load_env_creator
 from gymnasium.vector import VectorEnv
 
@@ -24,6 +25,9 @@ Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]
 
 _BACKENDS = {"auto": "auto", "sync": "sync", "process": "process", "async": "process"}
 _GYMNASIUM_NAMES = {"sync": "sync", "process": "async"}
+_CALLABLE = "callable"
+"""The namespace of specs that stand for a function: it is called as it is, not through gymnasium.make."""
+
 _MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 _PROCESS_ONLY = frozenset(
     ("shared_memory", "context", "daemon", "worker", "max_concurrency", "num_workers", "caller_works")
@@ -61,8 +65,9 @@ def make_vec(
         id: A registered id, an EnvSpec (that of an earlier fleet makes the same fleet again), or a function
             or class that makes one environment.
         num_envs: How many.
-        backend: "sync" (the caller's thread), "process" (worker processes) or "auto", which measures the
-            environment briefly and picks; ``envs.plan`` says what and why.
+        backend: "sync" (the caller's thread), "process" (worker processes) or "auto", which picks by a
+            short measurement: one more environment is made, stepped and closed. ``envs.plan`` says what was
+            picked and why.
         vector_kwargs: Further arguments of SyncVectorEnv or AsyncVectorEnv, such as ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
@@ -73,20 +78,19 @@ def make_vec(
         **env_kwargs: Passed to the environment's constructor (for ids, to ``gymnasium.make``).
     """
     spec = _spec_of(id)
-    request = _merge_with_spec(
-        spec,
-        _Request(
-            num_envs,
-            _checked_backend(backend, vectorization_mode),
-            dict(vector_kwargs or {}),
-            tuple(wrappers or ()),
-            dict(randomize or {}),
-            randomize_seed,
-            env_kwargs,
-        ),
+    asked = _Request(
+        _checked_num_envs(num_envs),
+        _checked_backend(backend, vectorization_mode),
+        dict(vector_kwargs or {}),
+        tuple(wrappers or ()),
+        dict(randomize or {}),
+        randomize_seed,
+        env_kwargs,
     )
+    _refuse_given_and_randomised(asked)
+    request = _merge_with_spec(spec, asked)
     if request.backend == VectorizeMode.VECTOR_ENTRY_POINT.value:
-        return _gymnasiums_own(id, request)
+        return _gymnasiums_own(spec, request)
     return _make_fleet(replace(spec, kwargs={}), request)
 
 
@@ -97,18 +101,20 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
     rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
     env_fns: list[EnvFn] = [partial(_make_env, spec, {**request.env_kwargs, **row}, request.wrappers) for row in rows]
     plan = _plan(request, env_fns[0])
-    vector_kwargs = {**plan.vector_kwargs, **request.vector_kwargs}
     engine = SyncVectorEnv if plan.backend == "sync" else AsyncVectorEnv
-    envs: FleetVectorEnv = engine(env_fns, **vector_kwargs)
+    envs: FleetVectorEnv = engine(env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
     envs.plan = plan.sentence or envs.plan
     envs.parameters = parameters
-    seed = request.randomize_seed
-    envs.spec = _spec_to_make_again(spec, replace(request, vector_kwargs=vector_kwargs, randomize_seed=seed), plan)
+    envs.spec = _spec_to_make_again(spec, request, plan)
     return envs
 
 
 def _make_env(spec: EnvSpec, kwargs: dict[str, Any], wrappers: Sequence[Wrapper]) -> AnyEnv:
-    env = gymnasium.make(spec, **kwargs)
+    if spec.namespace == _CALLABLE:
+        assert callable(spec.entry_point)
+        env: AnyEnv = spec.entry_point(**kwargs)
+    else:
+        env = gymnasium.make(spec, **kwargs)
     for wrapper in wrappers:
         env = wrapper(env)
     return env
@@ -121,7 +127,7 @@ def _spec_of(what: Any) -> EnvSpec:
         return copy.deepcopy(_find_spec(what))
     if callable(what):
         name = "".join(c for c in getattr(what, "__name__", type(what).__name__) if c.isalnum()) or "env"
-        return EnvSpec(id=f"{name}-v0", entry_point=what, order_enforce=False, disable_env_checker=True)
+        return EnvSpec(f"{_CALLABLE}/{name}-v0", what, order_enforce=False, disable_env_checker=True)
     raise TypeError(
         f"make_vec needs a registered id, an EnvSpec or a function that makes one environment, got {what!r}."
     )
@@ -144,38 +150,53 @@ def _checked_backend(backend: Any, vectorization_mode: Any) -> str:
     return explicit[0] if explicit else "auto"
 
 
-def _merge_with_spec(spec: EnvSpec, request: _Request) -> _Request:
-    """A fleet's spec carries its own arguments among the environment's; they win, as in Gymnasium."""
-    kept = dict(spec.kwargs)
-    mode = kept.pop("vectorization_mode", None)
-    merged = _Request(
-        _checked_num_envs(kept.pop("num_envs", request.num_envs)),
-        _checked_backend(mode, None) if mode is not None else request.backend,
-        kept.pop("vector_kwargs", request.vector_kwargs),
-        tuple(kept.pop("wrappers", request.wrappers)),
-        kept.pop("randomize", request.randomize),
-        kept.pop("randomize_seed", request.randomize_seed),
-        {},
+def _merge_with_spec(spec: EnvSpec, asked: _Request) -> _Request:
+    """A fleet's spec carries its own arguments among the environment's; contradictions are refused."""
+    saved = dict(spec.kwargs)
+    mode = saved.pop("vectorization_mode", None)
+    backend = _checked_backend(mode, None) if mode is not None else None
+    randomize = _agreed("randomize", asked.randomize, {}, saved.pop("randomize", None))
+    seed = _agreed("randomize_seed", asked.randomize_seed, None, saved.pop("randomize_seed", None))
+    return _Request(
+        num_envs=_agreed("num_envs", asked.num_envs, 1, saved.pop("num_envs", None)),
+        backend=_agreed("backend", asked.backend, "auto", backend),
+        vector_kwargs={**saved.pop("vector_kwargs", {}), **asked.vector_kwargs},
+        wrappers=_agreed("wrappers", asked.wrappers, (), saved.pop("wrappers", None)),
+        randomize=randomize,
+        randomize_seed=fresh_seed() if randomize and seed is None else seed,
+        env_kwargs={**saved, **asked.env_kwargs},
     )
-    seed = fresh_seed() if merged.randomize and merged.randomize_seed is None else merged.randomize_seed
-    return replace(merged, env_kwargs={**kept, **request.env_kwargs}, randomize_seed=seed)
+
+
+def _agreed(name: str, asked: Any, default: Any, saved: Any) -> Any:
+    """What the caller asked for, or what the spec says where the caller asked for nothing."""
+    if saved is None:
+        return asked
+    saved = tuple(saved) if isinstance(saved, list) else saved
+    if asked not in (default, saved):
+        raise ValueError(f"{name}={asked!r} contradicts the spec, which says {saved!r}: change spec.kwargs instead.")
+    return saved
 
 
 def _checked_num_envs(num_envs: Any) -> int:
-    if not isinstance(num_envs, int) or isinstance(num_envs, bool) or num_envs < 1:
+    if not isinstance(num_envs, int | np.integer) or isinstance(num_envs, bool) or num_envs < 1:
         raise ValueError(f"num_envs must be a positive integer, got {num_envs!r}.")
-    return num_envs
+    return int(num_envs)
+
+
+def _refuse_given_and_randomised(asked: _Request) -> None:
+    twice = sorted(asked.randomize.keys() & asked.env_kwargs.keys())
+    if twice:
+        raise TypeError(f"{', '.join(twice)} cannot be both randomised and given as a constructor argument.")
 
 
 def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     if not request.randomize:
         return None
     constructor = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
-    names = [name for name in request.randomize if name not in _MAKE_PARAMETERS]
+    made_by_gymnasium = () if spec.namespace == _CALLABLE else _MAKE_PARAMETERS
+    names = [name for name in request.randomize if name not in made_by_gymnasium]
     check_parameter_names(names, constructor, spec.id)
-    twice = sorted(request.randomize.keys() & request.env_kwargs.keys())
-    if twice:
-        raise TypeError(f"{', '.join(twice)} cannot be both randomised and given as a constructor argument.")
     assert request.randomize_seed is not None
     return draw_parameters(request.randomize, request.num_envs, request.randomize_seed)
 
@@ -186,12 +207,10 @@ def _plan(request: _Request, env_fn: EnvFn) -> Plan:
     wanted = sorted(_PROCESS_ONLY & request.vector_kwargs.keys())
     if wanted:
         return Plan("process", f"process: only worker processes know the argument {wanted[0]!r}.")
-    cores = usable_cores()
-    if request.num_envs == 1 or cores == 1:
-        reason = "one environment" if request.num_envs == 1 else "one core"
-        return Plan("sync", f"sync: with {reason} there is nothing to run side by side.")
+    if request.num_envs == 1:
+        return Plan("sync", "sync: with one environment there is nothing to run side by side.")
     try:
-        return choose(request.num_envs, cores, measure_step(env_fn))
+        return choose(request.num_envs, usable_cores(), measure_step(env_fn))
     except Exception as error:
         # If the environment itself is broken, making the fleet raises the proper error.
         return Plan("sync", f"sync: the environment could not be measured ({type(error).__name__}: {error}).")
@@ -214,11 +233,11 @@ def _spec_to_make_again(spec: EnvSpec, request: _Request, plan: Plan) -> EnvSpec
     return replace(spec, kwargs=kwargs)
 
 
-def _gymnasiums_own(what: Any, request: _Request) -> VectorEnv[Any, Any, Any]:
+def _gymnasiums_own(spec: EnvSpec, request: _Request) -> VectorEnv[Any, Any, Any]:
     if request.randomize:
         raise TypeError("An environment's own vectorised implementation cannot be randomised: pick another backend.")
     return gymnasium.make_vec(
-        what,
+        replace(spec, kwargs={}),
         request.num_envs,
         VectorizeMode.VECTOR_ENTRY_POINT,
         vector_kwargs=request.vector_kwargs,

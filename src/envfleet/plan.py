@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from gymnasium import Space
 
 from envfleet.vector.member import AnyEnv
 from envfleet.vector.shard import EnvFn
@@ -40,21 +47,35 @@ class Plan:
 
 def measure_step(env_fn: EnvFn) -> StepCost:
     """Makes one environment, steps it with random actions for a twentieth of a second, and closes it."""
-    env = env_fn()
+    with _global_generators_kept():
+        env = env_fn()
+        try:
+            env.reset(seed=0)
+            actions = deepcopy(env.action_space)  # the environment's own may be shared with all others
+            actions.seed(0)
+            _random_steps(env, actions, _WARM_UP_STEPS)
+            # The whole process's time: an environment may compute in threads of its own.
+            wall, cpu = time.perf_counter(), time.process_time()
+            steps = _random_steps(env, actions, _MEASURED_STEPS)
+            return StepCost((time.perf_counter() - wall) / steps, (time.process_time() - cpu) / steps)
+        finally:
+            env.close()
+
+
+@contextmanager
+def _global_generators_kept() -> Iterator[None]:
+    states = random.getstate(), np.random.get_state(legacy=False)
     try:
-        env.reset(seed=0)
-        env.action_space.seed(0)
-        _random_steps(env, _WARM_UP_STEPS, float("inf"))
-        wall, cpu = time.perf_counter(), time.thread_time()
-        steps = _random_steps(env, _MEASURED_STEPS, wall + _MEASURED_SECONDS)
-        return StepCost((time.perf_counter() - wall) / steps, (time.thread_time() - cpu) / steps)
+        yield
     finally:
-        env.close()
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
-def _random_steps(env: AnyEnv, most: int, deadline: float) -> int:
+def _random_steps(env: AnyEnv, actions: Space[Any], most: int) -> int:
+    deadline = time.perf_counter() + _MEASURED_SECONDS
     for step in range(1, most + 1):
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        _, _, terminated, truncated, _ = env.step(actions.sample())
         if terminated or truncated:
             env.reset()
         if time.perf_counter() > deadline:
@@ -65,7 +86,7 @@ def _random_steps(env: AnyEnv, most: int, deadline: float) -> int:
 def choose(num_envs: int, cores: int, cost: StepCost) -> Plan:
     """The backend expected to take the most steps a second."""
     step = f"a step takes {_microseconds(cost.wall)}"
-    if cost.cpu < _MOSTLY_WAITING * cost.wall and num_envs * cost.wall > 2 * _HAND_OVER:
+    if num_envs > 1 and cost.cpu < _MOSTLY_WAITING * cost.wall and num_envs * cost.wall > 2 * _HAND_OVER:
         workers = min(num_envs, _MAX_WAITING_WORKERS)
         return Plan(
             "process",

@@ -67,7 +67,7 @@ def test_a_constructor_that_raises_in_the_callers_share_is_named() -> None:
 
 
 def test_environments_that_were_built_are_closed_again(tmp_path: Path) -> None:
-    fns = [*counter_fns(4, close_log=str(tmp_path)), partial(BrokenConstructorEnv, CounterConfig(index=4))]
+    fns: list[EnvFn] = [*counter_fns(4, close_log=str(tmp_path)), partial(BrokenConstructorEnv, CounterConfig(index=4))]
     with pytest.raises(EnvRaisedError):
         AsyncVectorEnv(fns, context="fork", num_workers=2)
     assert {log.name for log in tmp_path.iterdir()} == {"0", "1", "2", "3"}

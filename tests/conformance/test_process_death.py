@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_a_worker_killed_between_operations_is_named(name: str) -> None:
         pids = [process.pid for process in envs.processes if process.pid is not None]
         env_indices = kill(envs)
         for _ in range(2):
-            assert_died(lambda: OPERATIONS[name](envs), env_indices, "SIGKILL")
+            assert_died(partial(OPERATIONS[name], envs), env_indices, "SIGKILL")
         with within(SOON):
             envs.close()
         assert_gone(pids)
@@ -70,7 +71,7 @@ def test_every_later_operation_says_the_same(start_method: str) -> None:
         env_indices = kill(envs)
         for _ in range(2):
             for operation in OPERATIONS.values():
-                assert_died(lambda operation=operation: operation(envs), env_indices, "SIGKILL")
+                assert_died(partial(operation, envs), env_indices, "SIGKILL")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_worker_that_dies_at_work_is_named(command: Command, cause: str, where
         _, env_indices = worker_of(envs, VICTIM)
         assert_died(lambda: fatal[where](envs), env_indices, cause)
         for operation in OPERATIONS.values():
-            assert_died(lambda operation=operation: operation(envs), env_indices, cause)
+            assert_died(partial(operation, envs), env_indices, cause)
         with within(SOON):
             envs.close()
 

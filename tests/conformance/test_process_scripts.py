@@ -28,8 +28,18 @@ class OwnError(Exception):
 def scaled(value):
     return FACTOR * value
 
+class OwnSpace(gym.Space):
+    def sample(self, mask=None, probability=None):
+        return Note("sampled")
+
+    def contains(self, x):
+        return isinstance(x, Note)
+
+    def __eq__(self, other):
+        return isinstance(other, OwnSpace)
+
 class OwnEnv(gym.Env):
-    observation_space = gym.spaces.Box(-1e9, 1e9, (2,), np.float64)
+    observation_space = gym.spaces.Dict(x=gym.spaces.Box(-1e9, 1e9, (2,), np.float64), note=OwnSpace())
     action_space = gym.spaces.Discrete(5)
 
     def __init__(self, index):
@@ -41,7 +51,8 @@ class OwnEnv(gym.Env):
         return self.observe(), {}
 
     def observe(self):
-        return np.array([scaled(self.index + 10 * self.steps), self.np_random.random()])
+        x = np.array([scaled(self.index + 10 * self.steps), self.np_random.random()])
+        return {"x": x, "note": Note(f"{self.index} {self.steps}")}
 
     def step(self, action):
         if action == 4:
@@ -56,11 +67,15 @@ offset = 1
 env_fns = [lambda index=index: OwnEnv(index + offset) for index in range(3)]
 
 def trajectory(envs):
-    rows = [envs.reset(seed=5)[0]]
+    rows = [*parts(envs.reset(seed=5)[0])]
     for step in range(6):
         observations, rewards, terminated, truncated, infos = envs.step(np.full(3, step % 4))
-        rows += [observations, rewards, terminated, truncated, infos.get("who")]
+        rows += [*parts(observations), rewards, terminated, truncated, infos.get("who")]
     return rows
+
+def parts(observations):
+    assert all(type(note) is Note for note in observations["note"])
+    return observations["x"], [note.text for note in observations["note"]]
 
 envs = AsyncVectorEnv(env_fns, context=sys.argv[1], num_workers=2)
 sync = SyncVectorEnv(env_fns)

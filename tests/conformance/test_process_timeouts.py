@@ -48,7 +48,7 @@ class TestSpawn(TimeoutsContract):
         return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)
 
 
-class Interruption(Exception):
+class InterruptionError(Exception):
     """Raised by a signal, anywhere in the caller, as a KeyboardInterrupt is."""
 
 
@@ -72,7 +72,7 @@ class InterruptingEnv(CounterEnv):
 @pytest.fixture
 def interruptible() -> Any:
     def interrupt(*_: object) -> NoReturn:
-        raise Interruption
+        raise InterruptionError
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     yield
@@ -87,7 +87,7 @@ def test_an_interrupted_step_returns_nothing_stale(tmp_path: Path) -> None:
         for episode in range(1, 6):
             assert envs.reset()[0][:, 1:3].tolist() == [[episode, 0]] * NUM_ENVS
             assert envs.step(np.full(NUM_ENVS, 3))[0][:, 2:4].tolist() == [[1, 3]] * NUM_ENVS
-            with pytest.raises(Interruption):
+            with pytest.raises(InterruptionError):
                 envs.step(np.array([1] * (NUM_ENVS - 1) + [9]))
             release(fifo)
             with pytest.raises(ResetNeeded):
@@ -101,7 +101,7 @@ def test_an_interrupted_call_returns_nothing_stale(tmp_path: Path) -> None:
     with process_fleet(fns) as envs:
         envs.reset()
         for step in range(1, 6):
-            with pytest.raises(Interruption):
+            with pytest.raises(InterruptionError):
                 envs.call("interrupt", indices=[NUM_ENVS - 1])
             release(fifo)
             assert envs.call("describe", "you") == tuple(f"you {index}!" for index in range(NUM_ENVS))

@@ -145,7 +145,7 @@ def test_large_values_travel_both_ways() -> None:
 
 
 def test_large_infos_travel() -> None:
-    large = {"pixels": np.arange(300_000), "text": "x" * 300_000}
+    large: dict[str, Any] = {"pixels": np.arange(300_000), "text": "x" * 300_000}
     fns = [lambda: PlaybackEnv(spaces.Discrete(1), [Frame(0, info=large)])] * 3
     with process_fleet(fns) as envs:
         envs.reset()

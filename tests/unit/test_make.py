@@ -141,7 +141,6 @@ def test_a_number_of_environments_that_is_none_is_refused(num_envs: Any) -> None
         make_vec(PlanetEnv, num_envs)
 
 
-@pytest.mark.xfail(strict=True, reason="NumPy integers are integers, but not for num_envs")
 def test_a_numpy_integer_is_a_number_of_environments() -> None:
     with make_vec(PlanetEnv, np.int64(2), "sync") as envs:
         assert envs.num_envs == 2
@@ -291,16 +290,27 @@ def test_wrong_randomisation_is_refused_by_name() -> None:
         make_vec(PlanetEnv, 2, randomize={"gravity": uniform(0, 1)}, randomize_seed="seven")  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(strict=True, reason="keywords preset by the registry count as given by the user")
 def test_a_keyword_of_the_registry_may_be_randomised(counter_id: str) -> None:
     with make_vec(counter_id, 3, "sync", randomize={"gravity": uniform(0, 1)}) as envs:
         assert envs.get_attr("gravity") == tuple(envs.parameters["gravity"].tolist())
 
 
-@pytest.mark.xfail(strict=True, reason="callables go through gymnasium.make, which keeps max_episode_steps to itself")
 def test_a_callables_own_max_episode_steps_is_its_own() -> None:
     def make(max_episode_steps: int) -> gym.Env[Any, Any]:
         return TimeLimit(PlanetEnv(), max_episode_steps)
 
     with make_vec(make, 2, "sync", max_episode_steps=4) as envs:
         assert envs.get_attr("_max_episode_steps") == (4, 4)
+
+
+@pytest.mark.parametrize("arguments", [{"num_envs": 3}, {"backend": "process"}, {"wrappers": [TimeLimit]}])
+def test_arguments_that_contradict_a_fleets_spec_are_refused(arguments: dict[str, Any]) -> None:
+    with make_vec(PlanetEnv, 2, "sync", wrappers=[partial(TimeLimit, max_episode_steps=3)]) as envs:
+        spec = envs.spec
+    with pytest.raises(ValueError, match="contradicts the spec"):
+        make_vec(spec, **arguments)
+
+
+def test_the_spec_of_an_auto_fleet_carries_no_machines_core_count() -> None:
+    with make_vec(PlanetEnv, 2) as envs:
+        assert "vector_kwargs" not in envs.spec.kwargs

@@ -178,7 +178,6 @@ def test_a_step_that_raises_is_not_counted() -> None:
     assert [member.step(0)[3] for _ in range(2)] == [False, True]
 
 
-@pytest.mark.xfail(strict=True, reason="fused wrappers are not asked whether their step was replaced")
 def test_a_step_set_from_outside_is_the_step_taken() -> None:
     with SyncVectorEnv([partial(limited, 20)]) as envs:
         envs.reset()
@@ -254,7 +253,6 @@ def test_the_action_space_is_a_discrete_whenever_one_looks(backend: str, wrap: A
         assert envs.get_attr("action_space") == (spaces.Discrete(3),) * 2
 
 
-@pytest.mark.xfail(strict=True, reason="the space is made quick again before it is returned or sent")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_get_attr_returns_is_a_discrete(backend: str) -> None:
     with BACKENDS[backend]([counter]) as envs:
@@ -270,7 +268,6 @@ class OneSpaceForAllEnv(CounterEnv):
         self.action_space = own
 
 
-@pytest.mark.xfail(strict=True, reason="the class of a shared space is changed and never restored")
 def test_a_closed_fleet_leaves_shared_spaces_as_they_were() -> None:
     with SyncVectorEnv([OneSpaceForAllEnv] * 2) as envs:
         envs.reset()

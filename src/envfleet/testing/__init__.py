@@ -87,5 +87,5 @@ def __getattr__(name: str) -> Any:
 
 # pytest explains failed asserts in test files only; in an installed package it has to be asked, before the modules
 # are imported. In worker processes there is no pytest and nothing to ask.
-if "pytest" in sys.modules:
-    sys.modules["pytest"].register_assert_rewrite(*sorted({_home(name) for name in __all__}))
+if (_pytest := sys.modules.get("pytest")) is not None:
+    _pytest.register_assert_rewrite(*sorted({_home(name) for name in __all__}))

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
@@ -13,7 +14,8 @@ from envfleet.errors import InvalidActionError
 from envfleet.testing.base import ContractBase, EnvFn, Fleet, pytest
 from envfleet.testing.compare import assert_same, assert_step
 from envfleet.testing.envs import Frame, PlaybackEnv, counter_fns, endless_fns
-from envfleet.testing.reference import ReferenceFleet
+from envfleet.testing.reference import ReferenceFleet, stack_items
+from envfleet.testing.strategies import BagSpace
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 SMALL = spaces.MultiDiscrete([5, 5], dtype=np.int8)
@@ -172,7 +174,22 @@ class ActionsContract(ContractBase):
             observations, *_ = envs.step(list(range(self.num_envs)))
             assert observations[:, 3].tolist() == list(range(self.num_envs))
 
-    @pytest.mark.parametrize("kind", ["float64", "integers", "list", "reversed", "fortran", "big-endian"])
+    @pytest.mark.parametrize("space", [spaces.Text(3), BagSpace(2), spaces.Dict({"t": spaces.Text(3)})], ids=str)
+    @pytest.mark.parametrize("count", [0, 4, 6])
+    def test_a_wrong_number_of_loose_actions_is_refused(self, space: spaces.Space[Any], count: int) -> None:
+        """Actions without a fixed layout are counted too, and a text is no batch of letters."""
+        samples = [space.sample() for _ in range(6)]
+        with self.fleet(recorders(5, space)) as envs:
+            envs.reset()
+            self._assert_actions_refused(envs, stack_items(space, samples[:count]))
+            self._assert_actions_refused(envs, "abcde")
+            envs.step(stack_items(space, samples[:5]))
+            assert envs.get_attr("received") == tuple([sample] for sample in samples[:5])
+
+    @pytest.mark.parametrize(
+        "kind",
+        ["float64", "integers", "list", "rows", "reversed", "fortran", "big-endian", "read-only", "array-like"],
+    )
     def test_box_actions_may_come_in_any_equivalent_form(self, kind: str) -> None:
         """Wider floats, integers, lists, odd strides and byte orders all arrive as the space's dtype."""
         n = self.num_envs
@@ -184,6 +201,9 @@ class ActionsContract(ContractBase):
             "reversed": values[::-1].copy()[::-1],
             "fortran": np.asfortranarray(values.astype(np.float32)),
             "big-endian": values.astype(">f4"),
+            "rows": tuple(values.astype(np.float32)),
+            "read-only": np.broadcast_to(values.astype(np.float32), values.shape),
+            "array-like": _ArrayLike(values),
         }
         with self.fleet(recorders(n, BOX)) as envs:
             envs.reset()
@@ -221,6 +241,16 @@ class ActionsContract(ContractBase):
             self._assert_actions_refused(envs, np.zeros(self.num_envs + 1, np.int64))
             observations, _ = envs.reset()
             assert observations[:, 1].tolist() == [1] * self.num_envs
+
+
+class _ArrayLike:
+    """Something NumPy can convert, as the tensors of other libraries are."""
+
+    def __init__(self, values: npt.NDArray[np.float64]) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.values, dtype) if copy is not False else self.values
 
 
 class _ActionSpoiler(PlaybackEnv):

@@ -18,7 +18,7 @@ def assert_same(actual: Any, expected: Any, where: str = "result") -> None:
     """
     if isinstance(expected, Mapping):
         assert isinstance(actual, Mapping), f"{where}: expected a mapping, got {actual!r}"
-        assert set(actual) == set(expected), f"{where}: keys {sorted(actual)} != {sorted(expected)}"
+        assert set(actual) == set(expected), f"{where}: keys {list(actual)} != {list(expected)}"
         for key in expected:
             assert_same(actual[key], expected[key], f"{where}[{key!r}]")
     elif isinstance(expected, (tuple, list)):

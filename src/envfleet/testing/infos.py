@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -172,6 +172,21 @@ class InfosContract(ContractBase):
                 assert_same(kept[-1]["final_info"]["array"], np.full((3, 2), 2))
                 assert_same(kept[-1]["final_info"]["nested"]["number"], np.full(3, 2))
 
+    def test_environments_may_share_one_info(self) -> None:
+        """Environments that all return the same dict, each with its own number in it, keep their numbers."""
+        with self.fleet([partial(_SharingEnv, index) for index in range(4)]) as envs:
+            envs.reset()
+            for _ in range(2):
+                assert_same(envs.step(np.zeros(4, np.int64))[4]["index"], np.arange(4))
+
+    @pytest.mark.parametrize("key", ["final_obs", 7, (1, 2), "key with spaces"], ids=str)
+    def test_any_key_is_a_key(self, key: Any) -> None:
+        """Keys need not be names; one called final_obs is always a column of objects."""
+        row: list[dict[Any, Any]] = [{key: np.array([1, 2])}, {}, {key: np.array([3.5, 4])}]
+        with self.fleet(self._info_fns([row])) as envs:
+            assert_same(envs.reset()[1], stack_infos(row))
+            assert_same(envs.step(np.zeros(3, np.int64))[4], stack_infos(row))
+
     def test_any_infos_over_any_steps(self) -> None:
         """Random infos that change their keys and types from step to step agree with the oracle."""
 
@@ -186,6 +201,20 @@ class InfosContract(ContractBase):
                     assert_same(envs.step(np.zeros(3, np.int64))[4], stack_infos(row))
 
         check()
+
+
+class _SharingEnv(PlaybackEnv):
+    """All instances in a process return one dict."""
+
+    shared: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, index: int) -> None:
+        super().__init__(spaces.Discrete(1), [Frame(0)])
+        self.index = index
+
+    def step(self, action: Any) -> Any:
+        self.shared["index"] = self.index
+        return *super().step(action)[:4], self.shared
 
 
 class _ReusingEnv(PlaybackEnv):

@@ -169,8 +169,9 @@ class OutputsContract(ContractBase):
             ("step", (0, 0.0, False, {})),
             ("step", None),
             ("step", (0, 0.0, False, False, "no dict")),
+            ("step", (0, 0.0, False, False, None)),
         ],
-        ids=["bare observation", "one of two", "reset info", "old gym", "nothing", "step info"],
+        ids=["bare observation", "one of two", "reset info", "old gym", "nothing", "step info", "no info"],
     )
     def test_a_result_of_another_form_names_the_environment(self, method: str, value: Any) -> None:
         """A reset or step that returns something else than the API's tuple is an error with the env's index."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,16 @@ OPERATIONS: dict[str, Callable[[Fleet], Any]] = {
 }
 
 
+def _poll(wait: Callable[..., Any]) -> Any:
+    """Return what the wait returns at last."""
+    deadline = time.monotonic() + GENEROUS
+    while True:
+        try:
+            return wait(timeout=0)
+        except multiprocessing.TimeoutError:
+            assert time.monotonic() < deadline
+
+
 class WaitingContract(ContractBase):
     """step = step_async + step_wait; one call at a time; no wait without a call."""
 
@@ -46,6 +58,17 @@ class WaitingContract(ContractBase):
                 actions = np.full(self.num_envs, step)
                 envs.step_async(actions)
                 assert_step(envs.step_wait(timeout=timeout), reference.step(actions), space)
+
+    def test_a_wait_may_be_polled(self) -> None:
+        """step_wait(timeout=0), asked again until it answers, returns the step once and nothing else."""
+        with self.fleet(endless_fns(self.num_envs)) as envs:
+            envs.reset()
+            for step in range(1, 4):
+                envs.step_async(np.full(self.num_envs, step))
+                observations, *_ = _poll(envs.step_wait)
+                assert observations[:, 2:4].tolist() == [[step, step]] * self.num_envs
+            envs.call_async("describe", "polled")
+            assert _poll(envs.call_wait)[0] == "polled 0!"
 
     def test_call_async_and_call_wait_are_a_call(self) -> None:
         """call_async + call_wait return what call returns."""

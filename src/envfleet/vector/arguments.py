@@ -128,3 +128,11 @@ def checked_env_fns(env_fns: Any) -> list[Callable[[], Any]]:
                 "Write lambda: gymnasium.make(...)."
             )
     return functions
+
+
+def check_timeout(timeout: Any) -> None:
+    """Refuses what is neither None nor a number of seconds."""
+    if timeout is None:
+        return
+    if not isinstance(timeout, int | float | np.number) or isinstance(timeout, bool) or not timeout >= 0:
+        raise ValueError(f"timeout must be a number of seconds, zero or more, or None, got {timeout!r}.")

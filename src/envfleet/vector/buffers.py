@@ -69,8 +69,8 @@ class _Node(ABC):
         """All rows as one batched value."""
 
     @abstractmethod
-    def rows(self, columns: Columns) -> list[Any]:
-        """One fresh value per row."""
+    def rows(self, columns: Columns, count: int) -> list[Any]:
+        """One fresh value for each of ``count`` rows."""
 
     @abstractmethod
     def check_batch(self, value: Any, count: int, checked: Columns) -> None:
@@ -94,9 +94,10 @@ class _ArrayLeaf(_Node):
             exact_types = (int, dtype.type) if dtype == np.int64 else (dtype.type,)
 
             def write_scalar(row: int, value: Any) -> None:
-                if type(value) not in exact_types:
-                    value = cast(value, (), dtype, path)
-                column[row] = value
+                try:
+                    column[row] = value if type(value) in exact_types else cast(value, (), dtype, path)
+                except OverflowError:
+                    raise LayoutError(f"{path}: the value does not fit into dtype {dtype}, got {value}") from None
 
             return write_scalar
 
@@ -111,7 +112,7 @@ class _ArrayLeaf(_Node):
         column = columns[self.index]
         return column.copy() if copy else column
 
-    def rows(self, columns: Columns) -> list[Any]:
+    def rows(self, columns: Columns, count: int) -> list[Any]:  # noqa: ARG002
         # One copy for all rows: an environment may keep its action although the block moves on.
         return list(columns[self.index].copy())
 
@@ -136,7 +137,7 @@ class _LooseLeaf(_Node):
         values = tuple(columns[self.index])
         return deepcopy(values) if copy else values
 
-    def rows(self, columns: Columns) -> list[Any]:
+    def rows(self, columns: Columns, count: int) -> list[Any]:  # noqa: ARG002
         return list(columns[self.index])
 
     def check_batch(self, value: Any, count: int, checked: Columns) -> None:
@@ -176,9 +177,9 @@ class _DictNode(_Node):
     def batch(self, columns: Columns, copy: bool) -> Any:
         return {key: child.batch(columns, copy) for key, child in self.children.items()}
 
-    def rows(self, columns: Columns) -> list[Any]:
-        parts = [child.rows(columns) for child in self.children.values()]
-        return [dict(zip(self.children, values, strict=True)) for values in zip(*parts, strict=True)]
+    def rows(self, columns: Columns, count: int) -> list[Any]:
+        parts = {key: child.rows(columns, count) for key, child in self.children.items()}
+        return [{key: part[row] for key, part in parts.items()} for row in range(count)]
 
     def check_batch(self, value: Any, count: int, checked: Columns) -> None:
         self._check_keys(value)
@@ -213,8 +214,9 @@ class _TupleNode(_Node):
     def batch(self, columns: Columns, copy: bool) -> Any:
         return tuple(child.batch(columns, copy) for child in self.children)
 
-    def rows(self, columns: Columns) -> list[Any]:
-        return list(zip(*(child.rows(columns) for child in self.children), strict=True))
+    def rows(self, columns: Columns, count: int) -> list[Any]:
+        parts = [child.rows(columns, count) for child in self.children]
+        return [tuple(part[row] for part in parts) for row in range(count)]
 
     def check_batch(self, value: Any, count: int, checked: Columns) -> None:
         self._check_length(value)

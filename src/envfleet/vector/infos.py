@@ -123,7 +123,7 @@ class InfoWriter:
         types = signature[len(info) :]
         if len(self._known) >= _MAX_SCHEMAS:  # an environment that invents keys must not fill our memory
             return None
-        if InfoSchema.fits(types):
+        if "final_obs" not in info and InfoSchema.fits(types):
             schema = InfoSchema(tuple(info), types)
             self._num_schemas += 1
             known = self._num_schemas, schema.packer()
@@ -186,10 +186,7 @@ class InfoReader:
 
 
 def _with_masks(columns: dict[str, Array], num_envs: int) -> Info:
-    infos: Info = {}
-    for key, column in columns.items():
-        infos[key], infos[f"_{key}"] = column, np.ones(num_envs, np.bool_)
-    return infos
+    return {**columns, **{f"_{key}": np.ones(num_envs, np.bool_) for key in columns}}
 
 
 def batch_infos(num_envs: int, infos: Iterable[tuple[int, Info]]) -> Info:
@@ -230,12 +227,13 @@ def _as_numeric(value: Any) -> Array | None:
 
 
 def _join(pieces: dict[str, list[_Piece]], num_envs: int) -> Info:
-    infos: Info = {}
+    infos: Info = {key: _join_values(key, parts, num_envs) for key, parts in pieces.items()}
+    # Masks last: where an environment's own key looks like a mask, the mask wins, whatever came first.
     for key, parts in pieces.items():
         mask = np.zeros(num_envs, np.bool_)
         for part in parts:
             mask[part.envs] = True
-        infos[key], infos[f"_{key}"] = _join_values(key, parts, num_envs), mask
+        infos[f"_{key}"] = mask
     return infos
 
 

@@ -89,10 +89,7 @@ class Member:
         return result
 
     def _fuse_if_settled(self) -> bool:
-        settled = all(enforcer._has_reset for enforcer in self._enforcers) and all(
-            checker.checked_reset and checker.checked_step and getattr(checker, "checked_data_reuse", True)
-            for checker in self._checkers
-        )
+        settled = self._wrappers_settled()
         if settled and self._time_limit is not None:
             elapsed = self._time_limit._elapsed_steps
             settled = elapsed is not None
@@ -103,9 +100,26 @@ class Member:
             self.step = self._fused_step
         return settled
 
+    def _wrappers_settled(self) -> bool:
+        """Whether the wrappers have nothing more to do in a step than to count it.
+
+        What they do not show, in some other version of Gymnasium, they may still have to do.
+        """
+        wrappers = [*self._enforcers, *self._checkers, *([self._time_limit] if self._time_limit else [])]
+        return (
+            not any("step" in vars(wrapper) for wrapper in wrappers)
+            and all(getattr(enforcer, "_has_reset", False) for enforcer in self._enforcers)
+            and all(_has_checked_all(checker) for checker in self._checkers)
+        )
+
     def _fused_step(self, action: Any) -> StepResult:
         observation, reward, terminated, truncated, info = self._inner_step(action)
         self._elapsed += 1
         if self._elapsed >= self._limit:
             truncated = True
         return observation, reward, terminated, truncated, info
+
+
+def _has_checked_all(checker: Any) -> bool:
+    checks = ("checked_reset", "checked_step")
+    return all(getattr(checker, check, False) for check in checks) and getattr(checker, "checked_data_reuse", True)

@@ -79,6 +79,7 @@ class Shard:
         autoreset_mode: AutoresetMode,
     ) -> None:
         self._members = [Member(env) for env in envs]
+        self._exposed = False
         self._first_index = first_index
         self._rows = rows
         self._observations, self._actions = observations, actions
@@ -96,8 +97,19 @@ class Shard:
 
     @property
     def envs(self) -> list[AnyEnv]:
-        """The environments as the user made them."""
+        """The environments as the user made them, for anyone to look at until the next step."""
+        self._expose()
         return [member.env for member in self._members]
+
+    def _expose(self) -> None:
+        for member in self._members:
+            member.before_access()
+        self._exposed = True
+
+    def _conceal(self) -> None:
+        for member in self._members:
+            member.after_access()
+        self._exposed = False
 
     def execute(self, order: Order) -> Report | None:
         """Carries out an order; None when everything it has to say lies in the block."""
@@ -112,6 +124,8 @@ class Shard:
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
+        if self._exposed:
+            self._conceal()
         for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
             self._action_columns[leaf] = list(values)
         members, reset_due, infos = self._members, self._reset_due, self._infos
@@ -120,7 +134,7 @@ class Shard:
         failures = None
         terminateds[:] = truncateds[:] = False
         # The hot loop: flat, because a function call costs as much as writing a row.
-        for row, action in enumerate(self._actions.rows(self._action_columns)):
+        for row, action in enumerate(self._actions.rows(self._action_columns, len(members))):
             try:
                 member = members[row]
                 if reset_due[row]:
@@ -139,7 +153,7 @@ class Shard:
                 write_observation(row, observation)
                 rewards[row] = reward if isinstance(reward, float) else _reward(reward)
                 infos[row] = info if isinstance(info, dict) else _refuse_info(info)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 failures = failures or []
                 failures.append(self._fail(row, "step", error))
         return self._report(failures)
@@ -173,11 +187,11 @@ class Shard:
                 self._rows.rewards[row] = 0.0
                 self._rows.terminated[row] = self._rows.truncated[row] = False
                 self._infos[row] = info if isinstance(info, dict) else _refuse_info(info)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 failures.append(self._fail(row, "reset", error))
         return self._report(failures)
 
-    def _fail(self, row: int, method: str, error: Exception) -> Failure:
+    def _fail(self, row: int, method: str, error: BaseException) -> Failure:
         self._infos[row] = None
         return Failure.of(error, self._first_index + row, method)
 
@@ -189,38 +203,24 @@ class Shard:
         return Report(loose_observations=loose, infos=infos, failures=failures or [])
 
     def _call(self, order: CallOrder) -> Report:
-        report = Report()
+        report, envs = Report(), self.envs
         for row in np.flatnonzero(order.mask).tolist():
-            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "call", order.name):
-                value = env.get_wrapper_attr(order.name)
+            with _Catch(report, self._first_index + row, "call", order.name):
+                value = envs[row].get_wrapper_attr(order.name)
                 result = value(*order.args, **order.kwargs) if callable(value) else value
                 report.results.append((self._first_index + row, result))
         return report
 
     def _set_attr(self, order: SetAttrOrder) -> Report:
-        report = Report()
+        report, envs = Report(), self.envs
         for row in np.flatnonzero(order.mask).tolist():
-            with _Access(self._members[row]) as env, _Catch(report, self._first_index + row, "set_attr", order.name):
-                env.set_wrapper_attr(order.name, order.values[row])
+            with _Catch(report, self._first_index + row, "set_attr", order.name):
+                envs[row].set_wrapper_attr(order.name, order.values[row])
         return report
 
     def close(self) -> list[Failure]:
         """Closes all environments; returns what they raised."""
         return close_envs(self.envs, self._first_index)
-
-
-class _Access:
-    """Lets others at an environment without the fused wrappers showing."""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def __enter__(self) -> AnyEnv:
-        self._member.before_access()
-        return self._member.env
-
-    def __exit__(self, *_: object) -> None:
-        self._member.after_access()
 
 
 class _Catch:
@@ -233,7 +233,7 @@ class _Catch:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception | SystemExit):
             return False
         self._report.failures.append(Failure.of(error, *self._whose))
         return True

@@ -46,6 +46,7 @@ class SyncVectorEnv(FleetVectorEnv):
     ) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = checked_env_fns(env_fns)
+        self.num_envs = len(self.env_fns)
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
         envs, failure = build_envs(self.env_fns, 0)

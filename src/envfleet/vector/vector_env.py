@@ -250,6 +250,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
                 workers that need longer are killed.
             terminate: Kill the workers at once.
         """
+        arguments.check_timeout(timeout)
         if not self.closed:
             self.closed = True
             self._shut_down(timeout, terminate)
@@ -293,6 +294,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             raise NoAsyncCallError(f"{name}_wait() without {name}_async(): no {name} is under way.", name)
         if self._lost is not None:
             raise self._lost.with_traceback(None)
+        arguments.check_timeout(timeout)
         pending = self._pending
         try:
             reports = self._finish(timeout)

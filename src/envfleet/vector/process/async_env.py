@@ -69,6 +69,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.closed = True  # until there is something to close
         _refuse_custom_worker(worker)
         self.env_fns = checked_env_fns(env_fns)
+        self.num_envs = len(self.env_fns)
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
         self.max_concurrency = _checked_count("max_concurrency", max_concurrency)
         self.observation_mode = checked_observation_mode(observation_mode)

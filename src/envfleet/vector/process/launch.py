@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import sys
+import threading
 import types
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from envfleet.vector.process.worker import WorkerTask, worker_main
 from envfleet.vector.shard import EnvFn
 
 _fleet_numbers = count()
+_one_at_a_time = threading.Lock()
 
 
 @final
@@ -78,6 +80,7 @@ def start_workers(
     except BaseException:
         for process in processes:
             process.kill()
+            process.join()
         raise
     return processes, connections
 
@@ -101,20 +104,20 @@ def _main_module_hidden() -> Iterator[None]:
     ``if __name__ == "__main__"`` guard on users. We need no such import, since cloudpickle carries what the
     main module defines by value.
     """
-    main = sys.modules["__main__"]
-    stand_in = types.ModuleType("__main__")
-    sys.modules["__main__"] = stand_in
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _one_at_a_time:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 def _fleet_seed() -> int:
-    """Different for every fleet of a process, and the same again after ``np.random.seed(...)``.
+    """Different for every fleet of a process; the same for a program that begins with ``np.random.seed(...)``.
 
     Workers seed their global generators from it: forked ones would all share the caller's state, and
     environments that draw parameters from it in their constructors would all be alike.
     """
-    state = np.random.get_state(legacy=False)["state"]
-    return zlib.crc32(state["key"].tobytes() + bytes(str(state["pos"]), "ascii")) * 2**20 + next(_fleet_numbers)
+    state = pickle.dumps(np.random.get_state(legacy=False))
+    return zlib.crc32(state) * 2**20 + next(_fleet_numbers)

@@ -1,0 +1,127 @@
+"""The suite itself: complete, explained, free of clashes, and able to fail."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import envfleet.testing
+from envfleet.testing import ContractBase, TimeoutsContract, VectorEnvContract
+from envfleet.testing.envs import EnvFn
+
+TOPICS: list[type[ContractBase]] = [
+    getattr(envfleet.testing, name)
+    for name in envfleet.testing.__all__
+    if name.endswith("Contract") and name != "VectorEnvContract"
+]
+
+
+def test_every_public_name_exists() -> None:
+    assert sorted(envfleet.testing.__all__) == envfleet.testing.__all__
+    for name in envfleet.testing.__all__:
+        assert getattr(envfleet.testing, name).__doc__
+    with pytest.raises(AttributeError, match="nothing"):
+        envfleet.testing.nothing  # noqa: B018
+
+
+def test_the_contract_is_all_topics() -> None:
+    assert set(VectorEnvContract.__mro__) >= set(TOPICS) - {TimeoutsContract}
+
+
+def test_no_topic_hides_a_name_of_another() -> None:
+    owners = defaultdict(list)
+    for topic in TOPICS:
+        for name in vars(topic):
+            if not name.startswith("__"):
+                owners[name].append(topic.__name__)
+    assert {name: topics for name, topics in owners.items() if len(topics) > 1} == {}
+
+
+def test_every_test_says_its_rule_in_one_sentence() -> None:
+    for topic in TOPICS:
+        for name, test in inspect.getmembers(topic, inspect.isfunction):
+            if name.startswith("test_"):
+                sentence = inspect.getdoc(test) or ""
+                assert sentence.endswith("."), f"{topic.__name__}.{name}"
+                assert "\n" not in sentence, f"{topic.__name__}.{name}"
+
+
+def test_a_contract_without_make_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="make"):
+        VectorEnvContract().make([])
+
+
+@pytest.mark.parametrize("missing", ["pytest", "hypothesis"])
+def test_a_missing_requirement_is_explained(missing: str) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+import envfleet.testing.envs
+try:
+    from envfleet.testing import VectorEnvContract
+except ImportError as error:
+    print(error)
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 'pip install "envfleet[test]"' in output
+    assert missing in output
+
+
+def test_workers_do_not_pay_for_pytest() -> None:
+    code = "import sys, envfleet.testing.envs; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+class Gymnasium(VectorEnvContract):
+    """Gymnasium's own vector envs under the contract."""
+
+    def __init__(self, backend: Callable[..., Any], **kwargs: Any) -> None:
+        self.backend, self.kwargs = backend, kwargs
+
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> Any:
+        return self.backend(env_fns, **self.kwargs, **kwargs)
+
+
+SYNC = Gymnasium(gym.vector.SyncVectorEnv)
+ASYNC = Gymnasium(gym.vector.AsyncVectorEnv, context="fork")
+PIPES = Gymnasium(gym.vector.AsyncVectorEnv, context="fork", shared_memory=False)
+
+DEFECTS: dict[str, Callable[[], None]] = {
+    "Text frozen": lambda: ASYNC.test_every_space_travels_both_ways("Text", True),
+    "OneOf frozen": lambda: ASYNC.test_every_space_travels_both_ways("OneOf arrays", True),
+    "reset forgets a pending autoreset": PIPES.test_a_reset_clears_a_pending_autoreset,
+    "finished env stepped": ASYNC.test_disabled_refuses_to_step_a_finished_environment,
+    "options mutated": SYNC.test_the_callers_options_are_never_mutated,
+    "NumPy seed refused": lambda: ASYNC.test_numpy_integers_are_integers(np.int64(7)),
+    "info dtype of the first env": lambda: SYNC.test_a_column_has_the_type_of_all_its_values("int then float"),
+    "NumPy booleans as objects": lambda: SYNC.test_a_column_has_the_type_of_all_its_values("numpy bools"),
+    "reward of shape (1,)": lambda: SYNC.test_a_reward_may_be_any_single_number(np.array([2.0])),
+    "same lots in forked workers": ASYNC.test_constructors_draw_different_global_random_numbers,
+    "final_obs overwritten": lambda: SYNC.test_a_reused_buffer_cannot_overwrite_its_final_obs(True),
+    "failing call kills the workers": ASYNC.test_a_failing_call_leaves_the_fleet_usable,
+    "bare error of a constructor": lambda: ASYNC.test_a_failing_constructor_names_the_environment("last"),
+}
+
+
+@pytest.mark.skipif(not gym.__version__.startswith("1.4."), reason="the defects are those of Gymnasium 1.4")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_suite_finds_the_defects_of_gymnasium(defect: str) -> None:
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        DEFECTS[defect]()
+
+
+def test_the_suite_passes_what_is_right_in_gymnasium() -> None:
+    SYNC.test_a_reset_clears_a_pending_autoreset()
+    SYNC.test_every_space_travels_both_ways("Text", True)
+    SYNC.test_an_int_seeds_env_i_with_seed_plus_i(3)
+    ASYNC.test_same_step_returns_the_reset_and_keeps_the_final()

@@ -1,0 +1,124 @@
+"""The public names: sorted, importable, documented, and cheap to import."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import pytest
+
+import envfleet
+
+PACKAGES = ["envfleet", "envfleet.errors", "envfleet.vector", "envfleet.vector.process", "envfleet.wrappers"]
+HEAVY = [
+    "torch",
+    "tensorflow",
+    "jax",
+    "matplotlib",
+    "pandas",
+    "scipy",
+    "pytest",
+    "hypothesis",
+    "pygame",
+    "mujoco",
+    "ray",
+]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_all_is_sorted_complete_and_importable(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__ == sorted(set(module.__all__))
+    for name in module.__all__:
+        assert not name.startswith("_")
+        assert getattr(module, name) is not None
+
+
+def test_a_star_import_gives_exactly_the_public_names() -> None:
+    names: dict[str, Any] = {}
+    exec("from envfleet import *", names)
+    assert set(names) - {"__builtins__"} == set(envfleet.__all__)
+
+
+def test_everything_else_visible_at_the_top_is_a_module() -> None:
+    others = {name for name in vars(envfleet) if not name.startswith("_")} - set(envfleet.__all__)
+    assert all(isinstance(getattr(envfleet, name), ModuleType) for name in others), others
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert envfleet.__version__ == importlib.metadata.version("envfleet")
+
+
+def modules() -> list[str]:
+    """Every module of the package but the suite for other backends, which documents itself to pytest."""
+    found = pkgutil.walk_packages(envfleet.__path__, "envfleet.", onerror=lambda name: None)
+    return ["envfleet", *(info.name for info in found if not info.name.startswith("envfleet.testing"))]
+
+
+def public_members(module: Any) -> Iterator[tuple[str, Any]]:
+    """Functions and classes defined in the module, and the classes' own methods and properties."""
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if inspect.isfunction(value):
+            yield name, value
+        elif inspect.isclass(value):
+            yield name, value
+            for attribute, member in vars(value).items():
+                if not attribute.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                    yield f"{name}.{attribute}", member
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_public_function_and_class_has_a_docstring(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__, f"{name} has no docstring"
+    assert [member for member, value in public_members(module) if not inspect.getdoc(value)] == []
+
+
+@pytest.mark.parametrize("name", ["SyncVectorEnv", "AsyncVectorEnv"])
+def test_constructors_take_gymnasiums_arguments_in_its_order_with_its_defaults(name: str) -> None:
+    wanted = inspect.signature(getattr(gymnasium.vector, name)).parameters
+    ours = inspect.signature(getattr(envfleet, name)).parameters
+    assert list(ours)[: len(wanted)] == list(wanted)
+    for argument, parameter in wanted.items():
+        assert (ours[argument].default, ours[argument].kind) == (parameter.default, parameter.kind), argument
+    for argument in list(ours)[len(wanted) :]:
+        assert ours[argument].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+def in_a_new_interpreter(code: str) -> str:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("module", ["envfleet", "envfleet.wrappers", "envfleet.testing.envs"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
+    assert in_a_new_interpreter(code) == "[]\n"
+
+
+def test_importing_needs_nothing_but_the_declared_dependencies() -> None:
+    code = """
+import sys
+import envfleet
+standard = set(sys.stdlib_module_names) | {"envfleet", "numpy", "gymnasium", "cloudpickle", "__main__"}
+files = {name.split(".")[0]: getattr(module, "__file__", None) for name, module in sys.modules.items()}
+print(*sorted(name for name, file in files.items() if name not in standard and file and "site-packages" in file))
+"""
+    allowed = {"farama_notifications", "typing_extensions"}  # Gymnasium's own
+    assert {name for name in in_a_new_interpreter(code).split() if not name.startswith("_")} <= allowed
+
+
+def test_importing_starts_no_process_and_no_thread() -> None:
+    code = "import threading, multiprocessing as mp, envfleet; print(threading.active_count(), mp.active_children())"
+    assert in_a_new_interpreter(code) == "1 []\n"
