@@ -44,6 +44,8 @@ class PyMailroom {
         room_.post(first, last, command);
     }
 
+    uint64_t turns() const { return room_.turns(); }
+
     bool wait_done(double timeout, double pause, double yield) {
         nb::gil_scoped_release no_gil;
         return room_.wait_done(patience(pause, yield), envfleet::now() + nanoseconds(timeout));
@@ -90,6 +92,7 @@ NB_MODULE(_core, m) {
         .def_static("bytes", &Mailroom::bytes, "workers"_a, "How much memory it needs.")
         .def("post", &PyMailroom::post, "first"_a, "last"_a, "command"_a,
              "Give a command to the workers first..last-1.")
+        .def("turns", &PyMailroom::turns, "How many turns this object has posted.")
         .def("wait_done", &PyMailroom::wait_done, "timeout"_a, "pause"_a, "yield_"_a,
              "Wait until all of them finished; False when time ran out or a signal came.")
         .def("is_finished", &PyMailroom::is_finished, "worker"_a)

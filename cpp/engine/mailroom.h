@@ -55,7 +55,12 @@ class Mailroom {
             boxes_[w].posted.fetch_add(1, std::memory_order_release);
         }
         lobby_->go.ring();
+        ++turns_;
     }
+
+    // How often this side has posted. It counts in the same call, so that no interruption can come
+    // between.
+    uint64_t turns() const { return turns_; }
 
     bool wait_done(Patience patience, Nanoseconds deadline) {
         auto& outstanding = lobby_->outstanding;
@@ -98,6 +103,7 @@ class Mailroom {
     Lobby* lobby_;
     Mailbox* boxes_;
     uint32_t workers_;
+    uint64_t turns_ = 0;
 };
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "atomics in shared memory need no locks");

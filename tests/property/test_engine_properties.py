@@ -19,7 +19,7 @@ from envfleet.testing.envs import CounterConfig, CounterEnv
 from envfleet.testing.reference import stack_infos
 from envfleet.testing.strategies import info_scripts
 from envfleet.vector.buffers import BlockLayout, LayoutError, cast
-from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoWriter
+from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoReport, InfoWriter
 from envfleet.vector.member import Member
 from envfleet.vector.quick_spaces import quicken, restore
 
@@ -32,6 +32,14 @@ NUMBER_DTYPES = [*INTEGER_DTYPES, np.dtype(np.bool_), *(np.dtype(code) for code 
 # --- infos -----------------------------------------------------------------------------------------------
 
 
+def write(writer: InfoWriter, infos: list[dict[str, Any]]) -> InfoReport | None:
+    writer.begin()
+    for row, info in enumerate(infos):
+        if info:
+            writer.put(row, info)
+    return writer.end()
+
+
 def batched_over(script: list[list[dict[str, Any]]], edges: list[int]) -> list[dict[str, Any]]:
     """The batched infos of every step, the environments being split at ``edges``."""
     rows, kinds = np.zeros((NUM_ENVS, ROW_BYTES), np.uint8), np.zeros(NUM_ENVS, np.uint8)
@@ -39,7 +47,7 @@ def batched_over(script: list[list[dict[str, Any]]], edges: list[int]) -> list[d
     writers = [InfoWriter(rows[first:last], kinds[first:last]) for first, last in bounds]
     reader = InfoReader(rows, kinds, bounds)
     return [
-        reader.read([w.write(infos[first:last]) for w, (first, last) in zip(writers, bounds, strict=True)])
+        reader.read([write(w, infos[first:last]) for w, (first, last) in zip(writers, bounds, strict=True)])
         for infos in script
     ]
 

@@ -17,6 +17,14 @@ from envfleet.testing.reference import stack_infos
 from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoReport, InfoWriter, batch_infos
 
 
+def write(writer: InfoWriter, infos: Sequence[Any]) -> InfoReport | None:
+    writer.begin()
+    for row, info in enumerate(infos):
+        if info:
+            writer.put(row, info)
+    return writer.end()
+
+
 class Fleet:
     """Writers and a reader over one block, as the engine uses them: ``sizes`` environments a shard."""
 
@@ -29,7 +37,7 @@ class Fleet:
         self.reports: list[InfoReport | None] = []
 
     def turn(self, infos: Sequence[Any]) -> dict[str, Any]:
-        self.reports = [w.write(infos[first:last]) for w, (first, last) in zip(self.writers, self.bounds, strict=True)]
+        self.reports = [write(w, infos[first:last]) for w, (first, last) in zip(self.writers, self.bounds, strict=True)]
         return self.reader.read(self.reports)
 
     @property

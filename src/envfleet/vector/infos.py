@@ -84,7 +84,11 @@ class InfoReport:
 
 @final
 class InfoWriter:
-    """Packs the infos of one shard. ``rows`` is uint8 (envs, ROW_BYTES), ``kinds`` uint8 (envs,)."""
+    """Packs the infos of one shard. ``rows`` is uint8 (envs, ROW_BYTES), ``kinds`` uint8 (envs,).
+
+    A turn is ``begin()``, ``put()`` for every info that is not empty, ``end()``. An info is packed when it is
+    put: environments may reuse their dicts, and even share one.
+    """
 
     def __init__(self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8]) -> None:
         self._memory = rows.data.cast("B")
@@ -92,18 +96,26 @@ class InfoWriter:
         self._known: dict[tuple[Any, ...], tuple[int, struct.Struct] | None] = {}
         self._num_schemas = 0
         self._blank = True
+        self._report = InfoReport()
 
-    def write(self, infos: Sequence[Info | None]) -> InfoReport | None:
-        """Packs one info a row (None and {} alike mean nothing); returns what did not fit, if anything."""
-        if not any(infos):
-            if not self._blank:
-                self._kinds[:] = _EMPTY
-                self._blank = True
-            return None
+    def begin(self) -> None:
+        """Forgets the last turn's infos."""
+        if not self._blank:
+            self._kinds[:] = _EMPTY
+            self._blank = True
+
+    def put(self, row: int, info: Info) -> None:
+        """Packs the info of one environment."""
         self._blank = False
-        report = InfoReport()
-        self._kinds[:] = [self._write_row(row, info, report) if info else _EMPTY for row, info in enumerate(infos)]
-        return report if report.carried or report.new_schemas else None
+        self._kinds[row] = self._write_row(row, info, self._report)
+
+    def end(self) -> InfoReport | None:
+        """What did not fit into the block, if anything."""
+        report = self._report
+        if not report.carried and not report.new_schemas:
+            return None
+        self._report = InfoReport()
+        return report
 
     def _write_row(self, row: int, info: Info, report: InfoReport) -> int:
         signature = (*info, *map(type, info.values()))
@@ -115,7 +127,7 @@ class InfoWriter:
                 return kind
             except struct.error:  # an integer beyond 64 bits
                 pass
-        report.carried[row] = info
+        report.carried[row] = dict(info)
         return _CARRIED
 
     def _learn(self, signature: tuple[Any, ...], info: Info, report: InfoReport) -> tuple[int, struct.Struct] | None:

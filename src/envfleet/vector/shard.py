@@ -87,7 +87,6 @@ class Shard:
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
         self._write_observation = observations.writer(self._observation_columns)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
-        self._infos: list[Info | None] = [None] * len(envs)
         self._reset_due = [False] * len(envs)
         self._end_episode = {
             AutoresetMode.NEXT_STEP: self._reset_at_next_step,
@@ -124,17 +123,15 @@ class Shard:
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
-        if self._exposed:
-            self._conceal()
-        for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
-            self._action_columns[leaf] = list(values)
-        members, reset_due, infos = self._members, self._reset_due, self._infos
+        actions = self._take_actions(loose_actions)
+        members, reset_due, put_info = self._members, self._reset_due, self._info_writer.put
         rows, write_observation = self._rows, self._write_observation
         rewards, terminateds, truncateds = rows.rewards, rows.terminated, rows.truncated
-        failures = None
+        failures: list[Failure] = []
+        self._info_writer.begin()
         terminateds[:] = truncateds[:] = False
         # The hot loop: flat, because a function call costs as much as writing a row.
-        for row, action in enumerate(self._actions.rows(self._action_columns, len(members))):
+        for row, action in enumerate(actions):
             try:
                 member = members[row]
                 if reset_due[row]:
@@ -143,20 +140,27 @@ class Shard:
                     reward = 0.0
                 else:
                     observation, reward, terminated, truncated, info = member.step(action)
-                    if not isinstance(terminated, _BOOLS):
-                        terminated = _flag(terminated, "terminated")
-                    if not isinstance(truncated, _BOOLS):
-                        truncated = _flag(truncated, "truncated")
+                    if not (isinstance(terminated, _BOOLS) and isinstance(truncated, _BOOLS)):
+                        terminated, truncated = _flag(terminated, "terminated"), _flag(truncated, "truncated")
                     if terminated or truncated:
                         observation, info = self._end_episode(row, observation, info)
                         terminateds[row], truncateds[row] = terminated, truncated
                 write_observation(row, observation)
                 rewards[row] = reward if isinstance(reward, float) else _reward(reward)
-                infos[row] = info if isinstance(info, dict) else _refuse_info(info)
+                if not isinstance(info, dict):
+                    _refuse_info(info)
+                if info:
+                    put_info(row, info)
             except (Exception, SystemExit) as error:
-                failures = failures or []
-                failures.append(self._fail(row, "step", error))
+                failures.append(Failure.of(error, self._first_index + row, "step"))
         return self._report(failures)
+
+    def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
+        if self._exposed:
+            self._conceal()
+        for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
+            self._action_columns[leaf] = list(values)
+        return self._actions.rows(self._action_columns, len(self._members))
 
     def _reset_at_next_step(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
         self._reset_due[row] = True
@@ -174,11 +178,10 @@ class Shard:
         return observation, info
 
     def _reset(self, order: ResetOrder) -> Report | None:
-        failures = []
-        for row, member in enumerate(self._members):
-            if not order.mask[row]:
-                self._infos[row] = None
-                continue
+        failures: list[Failure] = []
+        self._info_writer.begin()
+        for row in np.flatnonzero(order.mask).tolist():
+            member = self._members[row]
             try:
                 self._reset_due[row] = False
                 observation, info = member.reset(seed=order.seeds[row], options=order.options[row])
@@ -186,21 +189,20 @@ class Shard:
                 self._write_observation(row, observation)
                 self._rows.rewards[row] = 0.0
                 self._rows.terminated[row] = self._rows.truncated[row] = False
-                self._infos[row] = info if isinstance(info, dict) else _refuse_info(info)
+                if not isinstance(info, dict):
+                    _refuse_info(info)
+                if info:
+                    self._info_writer.put(row, info)
             except (Exception, SystemExit) as error:
-                failures.append(self._fail(row, "reset", error))
+                failures.append(Failure.of(error, self._first_index + row, "reset"))
         return self._report(failures)
 
-    def _fail(self, row: int, method: str, error: BaseException) -> Failure:
-        self._infos[row] = None
-        return Failure.of(error, self._first_index + row, method)
-
-    def _report(self, failures: list[Failure] | None) -> Report | None:
-        infos = self._info_writer.write(self._infos)
+    def _report(self, failures: list[Failure]) -> Report | None:
+        infos = self._info_writer.end()
         loose = [list(self._observation_columns[leaf]) for leaf in self._observations.loose_leaves]
         if infos is None and not failures and not loose:
             return None
-        return Report(loose_observations=loose, infos=infos, failures=failures or [])
+        return Report(loose_observations=loose, infos=infos, failures=failures)
 
     def _call(self, order: CallOrder) -> Report:
         report, envs = Report(), self.envs

@@ -77,6 +77,9 @@ class SyncVectorEnv(FleetVectorEnv):
         assert self._order is not None
         return [self._shard.execute(self._order)]
 
+    def _is_busy(self) -> bool:
+        return False
+
     def _discard(self) -> None:
         pass
 

@@ -94,6 +94,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """Waits for all shards and returns their reports; a TimeoutError loses nothing."""
 
     @abstractmethod
+    def _is_busy(self) -> bool:
+        """Whether something was begun and not yet finished."""
+
+    @abstractmethod
     def _discard(self) -> None:
         """Waits for work that was begun and never finished, and forgets it."""
 
@@ -281,12 +285,14 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             )
 
     def _start(self, name: str, order: Order, asked: Sequence[int] = ()) -> None:
+        pending = _Pending(name, order, asked)
         try:
             self._begin(order)
-        except WorkerDiedError as error:
-            self._lost = error
+            self._pending = pending
+        except BaseException as error:
+            if self._is_busy():  # interrupted on the way, not refused
+                self._give_up(pending, error)
             raise
-        self._pending = _Pending(name, order, asked)
 
     def _collect(self, name: str, timeout: float | None) -> tuple[_Pending, Sequence[Report | None]]:
         self._check_open()

@@ -133,6 +133,9 @@ class AsyncVectorEnv(FleetVectorEnv):
             self._local_report = self._local_shard.execute(order)
         return [self._local_report, *self._supervisor.finish(timeout)]
 
+    def _is_busy(self) -> bool:
+        return self._supervisor.is_busy
+
     def _discard(self) -> None:
         self._local_order = None
         self._supervisor.discard()

@@ -8,8 +8,8 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import NoReturn, final
@@ -43,8 +43,8 @@ class Supervisor:
         self._bounds = [(first, first + len(env_fns)) for first, env_fns in shares]
         self._caller_pid = os.getpid()
         self._mailroom: _core.Mailroom | None = None
-        self._busy = False
-        self._payloads: list[bytes | None] = []
+        self._collected_turns = 0
+        self._inbox: tuple[int, list[bytes | None]] = (0, [])
         self._patience = CallerPatience(len(shares), usable_cores())
         self.processes, self._connections = start_workers(context, shares, daemon)
 
@@ -72,6 +72,11 @@ class Supervisor:
 
     # -- turns ----------------------------------------------------------------------------------------
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn was begun and not yet collected."""
+        return self._mailroom is not None and self._mailroom.turns() != self._collected_turns
+
     def begin(self, order: Order) -> None:
         """Sets all workers to work."""
         assert self._mailroom is not None
@@ -79,16 +84,15 @@ class Supervisor:
             return
         if isinstance(order, StepOrder) and not order.loose_actions:
             self._mailroom.post(0, len(self.processes), protocol.STEP)
-            self._busy = True
-        else:
-            # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
-            payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
+            return
+        # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
+        payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
+        with _signals_blocked():  # a worker that was told of an order must get it
+            # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, len(self.processes), protocol.ORDER)
-            self._busy = True
             self._send(payloads)
 
     def _send(self, payloads: Sequence[bytes]) -> None:
-        # Sent after it was posted: a long message needs a reader at the other end.
         for worker, payload in enumerate(payloads):
             try:
                 self._connections[worker].send_bytes(payload)
@@ -99,11 +103,14 @@ class Supervisor:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._wait(timeout)
-        while len(self._payloads) < len(self.processes):
-            worker = len(self._payloads)
-            speaks = self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
-            self._payloads.append(self._receive(worker) if speaks else None)
-        payloads, self._payloads, self._busy = self._payloads, [], False
+        turn = self._mailroom.turns()
+        if self._inbox[0] != turn:
+            self._inbox = turn, []
+        payloads = self._inbox[1]
+        while len(payloads) < len(self.processes):  # goes on where an interruption stopped it
+            speaks = self._mailroom.status(len(payloads)) == protocol.REPORT_FOLLOWS
+            payloads.append(self._receive(len(payloads)) if speaks else None)
+        self._collected_turns = turn
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         return [self._report(worker, payload) for worker, payload in enumerate(payloads)]
 
@@ -118,7 +125,7 @@ class Supervisor:
 
     def discard(self) -> None:
         """Waits for workers that are still at work and forgets what they have to say."""
-        if self._busy:
+        if self.is_busy:
             self.finish(None)
 
     def _wait(self, timeout: float | None) -> None:
@@ -156,7 +163,7 @@ class Supervisor:
 
     def _raise_if_dead(self) -> None:
         for worker, process in enumerate(self.processes):
-            if not process.is_alive() and not (self._mailroom and self._busy and self._mailroom.is_finished(worker)):
+            if not process.is_alive() and not (self._mailroom and self.is_busy and self._mailroom.is_finished(worker)):
                 self._raise_died(worker)
 
     def _raise_died(self, worker: int) -> NoReturn:
@@ -219,6 +226,15 @@ class Supervisor:
         for process in self.processes:
             process.join(max(0.0, deadline - time.monotonic()))
         return failures
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _read_failures(connection: Connection, failures: list[Failure]) -> bool:
