@@ -19,7 +19,7 @@ $(VENV)/.created: constraints.txt
 	$(PIP) install --quiet --upgrade pip
 	# torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
 	$(PIP) install --quiet torch -c constraints.txt
-	$(PIP) install --quiet "scikit-build-core>=0.10" "nanobind>=2.2" ninja cmake
+	$(PIP) install --quiet "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
 	@touch $@
 
 # Editable: Python sources are used where they lie; only a change of the C++ core builds again.

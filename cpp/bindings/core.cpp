@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "bindings/rows.h"
 #include "engine/mailroom.h"
 #include "engine/watchdog.h"
 
@@ -86,6 +88,7 @@ class PyMailroom {
 
 NB_MODULE(_core, m) {
     m.doc() = "The compiled part of envfleet.";
+    nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
 
     nb::class_<PyMailroom>(m, "Mailroom", "Turns passed between a caller and its workers.")
         .def(nb::init<Memory, uint32_t, bool>(), "memory"_a.noconvert(), "workers"_a, "create"_a)
@@ -100,6 +103,29 @@ NB_MODULE(_core, m) {
         .def("take", &PyMailroom::take, "worker"_a, "timeout"_a, "pause"_a, "yield_"_a,
              "Wait for a command; None when time ran out or a signal came.")
         .def("finish", &PyMailroom::finish, "worker"_a, "status"_a);
+
+    envfleet::import_numpy();
+    nb::class_<envfleet::RowWriter>(m, "RowWriter",
+                                    "Copies observations into the rows of an array.")
+        .def(nb::init<nb::object, nb::object>(), "column"_a, "otherwise"_a)
+        .def("__call__", &envfleet::RowWriter::write, "row"_a, "value"_a.none());
+
+    nb::class_<envfleet::InfoPacker>(m, "InfoPacker",
+                                     "Packs info dicts of plain numbers into rows.")
+        .def(nb::init<envfleet::InfoPacker::Bytes, envfleet::InfoPacker::Bytes>(),
+             "rows"_a.noconvert(), "kinds"_a.noconvert())
+        .def("begin", &envfleet::InfoPacker::begin, "Forget the last turn's infos.")
+        .def("put", &envfleet::InfoPacker::put, "row"_a, "info"_a.none(),
+             "Pack one like the last; False if it is not.")
+        .def("learn", &envfleet::InfoPacker::learn, "kind"_a, "keys"_a, "types"_a, "formats"_a,
+             "Pack dicts with these keys and types from now on.");
+
+    nb::class_<envfleet::RowPublisher>(m, "RowPublisher",
+                                       "Publishes what a step returned in a row.")
+        .def(nb::init<nb::object, envfleet::RowPublisher::Rewards, nb::object>(), "observations"_a,
+             "rewards"_a.noconvert(), "infos"_a)
+        .def("put", &envfleet::RowPublisher::put, "row"_a, "observation"_a.none(),
+             "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
 
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space, spaces
 
+from envfleet import _core
+
 Array: TypeAlias = npt.NDArray[Any]
 # One per leaf: an array of shape (rows, *leaf shape), or a list of objects where no layout is fixed.
 Columns: TypeAlias = "list[Array | list[Any]]"
@@ -57,6 +59,13 @@ def _brief(value: Any) -> str:
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
 
 
+def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """NumPy's own object for this dtype: a space that was copied or pickled brings an equal one of its own,
+    and arrays are compared with it by identity at every step."""
+    canonical = np.dtype(dtype.type)
+    return canonical if canonical == dtype else dtype
+
+
 class _Node(ABC):
     """A part of a space: a leaf, or a Dict or Tuple of parts. Methods read and write columns by leaf."""
 
@@ -86,7 +95,7 @@ class _ArrayLeaf(_Node):
     def __init__(self, index: int, path: str, space: Space[Any]) -> None:
         assert space.shape is not None
         self.index, self.path, self.shape = index, path, tuple(space.shape)
-        self.dtype = np.dtype(space.dtype)
+        self.dtype = _canonical(np.dtype(space.dtype))
 
     def writer(self, columns: Columns) -> RowWriter:
         column, shape, dtype, path = columns[self.index], self.shape, self.dtype, self.path
@@ -101,12 +110,11 @@ class _ArrayLeaf(_Node):
 
             return write_scalar
 
-        def write_array(row: int, value: Any) -> None:
-            if type(value) is not np.ndarray or value.dtype is not dtype or value.shape != shape:
-                value = cast(value, shape, dtype, path)
-            column[row] = value
+        def cast_and_write(row: int, value: Any) -> None:
+            column[row] = cast(value, shape, dtype, path)
 
-        return write_array
+        assert isinstance(column, np.ndarray)
+        return _core.RowWriter(column, cast_and_write)
 
     def batch(self, columns: Columns, copy: bool) -> Any:
         column = columns[self.index]

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from envfleet import _core
 from envfleet.vector.buffers import Array
 
 Info: TypeAlias = "dict[str, Any]"
@@ -46,6 +47,9 @@ _SCALARS: dict[type, tuple[str, np.dtype[Any]]] = {
     np.float32: ("f4x", np.dtype(np.float32)),
     np.float64: ("d", np.dtype(np.float64)),
 }
+
+# What the compiled packer knows, too: NumPy's float64 is a Python float.
+_QUICK_FORMATS: dict[type, str] = {bool: "?", int: "q", float: "d", np.float64: "d"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class InfoWriter:
     """Packs the infos of one shard. ``rows`` is uint8 (envs, ROW_BYTES), ``kinds`` uint8 (envs,).
 
     A turn is ``begin()``, ``put()`` for every info that is not empty, ``end()``. An info is packed when it is
-    put: environments may reuse their dicts, and even share one.
+    put: environments may reuse their dicts, and even share one. ``packer`` is the quick half of ``put()``: it
+    does one like the last or refuses.
     """
 
     def __init__(self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8]) -> None:
@@ -95,19 +100,9 @@ class InfoWriter:
         self._kinds = kinds
         self._known: dict[tuple[Any, ...], tuple[int, struct.Struct] | None] = {}
         self._num_schemas = 0
-        self._blank = True
         self._report = InfoReport()
-
-    def begin(self) -> None:
-        """Forgets the last turn's infos."""
-        if not self._blank:
-            self._kinds[:] = _EMPTY
-            self._blank = True
-
-    def put(self, row: int, info: Info) -> None:
-        """Packs the info of one environment."""
-        self._blank = False
-        self._kinds[row] = self._write_row(row, info, self._report)
+        self.packer = _core.InfoPacker(rows, kinds)
+        self.begin = self.packer.begin
 
     def end(self) -> InfoReport | None:
         """What did not fit into the block, if anything."""
@@ -117,20 +112,31 @@ class InfoWriter:
         self._report = InfoReport()
         return report
 
-    def _write_row(self, row: int, info: Info, report: InfoReport) -> int:
-        signature = (*info, *map(type, info.values()))
-        known = self._known[signature] if signature in self._known else self._learn(signature, info, report)
+    def put(self, row: int, info: Info) -> None:
+        """Packs the info of one environment, or keeps it to be carried beside the block."""
+        if self.packer.put(row, info):
+            return
+        signature: tuple[Any, ...] = (*info, *map(type, info.values()))
+        known = self._known[signature] if signature in self._known else self._learn(signature, info)
         if known is not None:
             kind, packer = known
             try:
                 packer.pack_into(self._memory, row * ROW_BYTES, *info.values())
-                return kind
             except struct.error:  # an integer beyond 64 bits
-                pass
-        report.carried[row] = dict(info)
-        return _CARRIED
+                known = None
+            else:
+                self._kinds[row] = kind
+                self._teach(kind, signature[: len(info)], signature[len(info) :])
+        if known is None:
+            self._report.carried[row] = dict(info)
+            self._kinds[row] = _CARRIED
 
-    def _learn(self, signature: tuple[Any, ...], info: Info, report: InfoReport) -> tuple[int, struct.Struct] | None:
+    def _teach(self, kind: int, keys: tuple[str, ...], types: tuple[type, ...]) -> None:
+        formats = "".join(_QUICK_FORMATS.get(each, "") for each in types)
+        if len(formats) == len(types):
+            self.packer.learn(kind, keys, types, formats)
+
+    def _learn(self, signature: tuple[Any, ...], info: Info) -> tuple[int, struct.Struct] | None:
         known = None
         types = signature[len(info) :]
         if len(self._known) >= _MAX_SCHEMAS:  # an environment that invents keys must not fill our memory
@@ -139,7 +145,7 @@ class InfoWriter:
             schema = InfoSchema(tuple(info), types)
             self._num_schemas += 1
             known = self._num_schemas, schema.packer()
-            report.new_schemas.append(schema)
+            self._report.new_schemas.append(schema)
         self._known[signature] = known
         return known
 

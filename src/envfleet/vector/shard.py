@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from envfleet import _core
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.buffers import Array, Columns, LayoutError, SpaceLayout, cast
 from envfleet.vector.failures import Failure
@@ -25,7 +26,6 @@ EnvFn: TypeAlias = Callable[[], AnyEnv]
 
 _SCALAR = ()
 _FLOAT64 = np.dtype(np.float64)
-_BOOLS = (bool, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,18 @@ class Shard:
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
         self._write_observation = observations.writer(self._observation_columns)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
+        self._publish_quickly = self._quick_publisher()
         self._reset_due = [False] * len(envs)
         self._end_episode = {
             AutoresetMode.NEXT_STEP: self._reset_at_next_step,
             AutoresetMode.SAME_STEP: self._reset_at_once,
             AutoresetMode.DISABLED: self._leave_finished,
         }[autoreset_mode]
+
+    def _quick_publisher(self) -> Callable[[int, Any, Any, Any], bool]:
+        if isinstance(self._write_observation, _core.RowWriter):
+            return _core.RowPublisher(self._write_observation, self._rows.rewards, self._info_writer.packer).put
+        return lambda *_: False
 
     @property
     def envs(self) -> list[AnyEnv]:
@@ -124,36 +130,43 @@ class Shard:
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
         actions = self._take_actions(loose_actions)
-        members, reset_due, put_info = self._members, self._reset_due, self._info_writer.put
-        rows, write_observation = self._rows, self._write_observation
-        rewards, terminateds, truncateds = rows.rewards, rows.terminated, rows.truncated
+        members, reset_due, publish_quickly = self._members, self._reset_due, self._publish_quickly
         failures: list[Failure] = []
         self._info_writer.begin()
-        terminateds[:] = truncateds[:] = False
-        # The hot loop: flat, because a function call costs as much as writing a row.
+        self._rows.terminated[:] = self._rows.truncated[:] = False
+        # The hot loop: flat, because a function call costs as much as publishing a row.
         for row, action in enumerate(actions):
             try:
-                member = members[row]
                 if reset_due[row]:
                     reset_due[row] = False
-                    observation, info = member.reset()
+                    observation, info = members[row].reset()
                     reward = 0.0
                 else:
-                    observation, reward, terminated, truncated, info = member.step(action)
-                    if not (isinstance(terminated, _BOOLS) and isinstance(truncated, _BOOLS)):
-                        terminated, truncated = _flag(terminated, "terminated"), _flag(truncated, "truncated")
-                    if terminated or truncated:
-                        observation, info = self._end_episode(row, observation, info)
-                        terminateds[row], truncateds[row] = terminated, truncated
-                write_observation(row, observation)
-                rewards[row] = reward if isinstance(reward, float) else _reward(reward)
-                if not isinstance(info, dict):
-                    _refuse_info(info)
-                if info:
-                    put_info(row, info)
+                    observation, reward, terminated, truncated, info = members[row].step(action)
+                    if terminated is not False or truncated is not False:
+                        observation, info = self._flag(row, terminated, truncated, observation, info)
+                if not publish_quickly(row, observation, reward, info):
+                    self._publish(row, observation, reward, info)
             except (Exception, SystemExit) as error:
                 failures.append(Failure.of(error, self._first_index + row, "step"))
         return self._report(failures)
+
+    def _flag(self, row: int, terminated: Any, truncated: Any, observation: Any, info: Any) -> tuple[Any, Any]:
+        """Notes that an episode has ended, if it has; returns what is to be published."""
+        ends = _as_bool(terminated, "terminated"), _as_bool(truncated, "truncated")
+        if any(ends):
+            observation, info = self._end_episode(row, observation, info)
+            self._rows.terminated[row], self._rows.truncated[row] = ends
+        return observation, info
+
+    def _publish(self, row: int, observation: Any, reward: Any, info: Any) -> None:
+        """Publishes whatever the quick way does not know, or raises the error that says what is wrong with it."""
+        self._write_observation(row, observation)
+        self._rows.rewards[row] = _as_number(reward)
+        if not isinstance(info, dict):
+            _refuse_info(info)
+        if info:
+            self._info_writer.put(row, info)
 
     def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
         if self._exposed:
@@ -186,13 +199,8 @@ class Shard:
                 self._reset_due[row] = False
                 observation, info = member.reset(seed=order.seeds[row], options=order.options[row])
                 member.after_access()
-                self._write_observation(row, observation)
-                self._rows.rewards[row] = 0.0
                 self._rows.terminated[row] = self._rows.truncated[row] = False
-                if not isinstance(info, dict):
-                    _refuse_info(info)
-                if info:
-                    self._info_writer.put(row, info)
+                self._publish(row, observation, 0.0, info)
             except (Exception, SystemExit) as error:
                 failures.append(Failure.of(error, self._first_index + row, "reset"))
         return self._report(failures)
@@ -245,16 +253,20 @@ def _refuse_info(info: Any) -> NoReturn:
     raise LayoutError(f"info: expected a dict, got {type(info).__name__} {info!r:.80}")
 
 
-def _reward(value: Any) -> Any:
+def _as_number(reward: Any) -> Any:
     """A reward as a number; arrays of one element are what many environments return."""
-    if isinstance(value, np.ndarray) and value.shape == (1,):
-        value = value[0]
-    return cast(value, _SCALAR, _FLOAT64, "reward")
+    if isinstance(reward, float):
+        return reward
+    if isinstance(reward, np.ndarray) and reward.shape == (1,):
+        reward = reward[0]
+    return cast(reward, _SCALAR, _FLOAT64, "reward")
 
 
-def _flag(value: Any, name: str) -> bool:
+def _as_bool(flag: Any, name: str) -> bool:
     """An end-of-episode flag as a bool; numbers count as in Python."""
-    array = np.asarray(value)
+    if isinstance(flag, bool | np.bool_):
+        return bool(flag)
+    array = np.asarray(flag)
     if array.size != 1 or array.dtype.kind not in "biuf":
-        raise LayoutError(f"{name}: expected a bool, got {value!r}")
+        raise LayoutError(f"{name}: expected a bool, got {flag!r}")
     return bool(array.item())
