@@ -94,7 +94,8 @@ class InfoPacker {
     }
 
     // From now on dicts with these keys, in this order, and values of exactly these types are
-    // packed as `kind`. Formats: d for float and its subclasses, q for int, ? for bool.
+    // packed as `kind`. Formats: d for float and its subclasses, q for int, ? for bool, n for NumPy
+    // scalars.
     void learn(uint8_t kind, nb::tuple keys, nb::tuple types, const std::string& formats) {
         if (keys.size() != types.size() || keys.size() != formats.size() ||
             formats.size() * slot > rows_.shape(1)) {
@@ -142,6 +143,10 @@ class InfoPacker {
         }
         if (format == '?') {
             *where = value == Py_True;
+            return true;
+        }
+        if (format == 'n') {
+            PyArray_ScalarAsCtype(value, where);
             return true;
         }
         int overflow = 0;

@@ -60,8 +60,11 @@ def _brief(value: Any) -> str:
 
 
 def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """NumPy's own object for this dtype: a space that was copied or pickled brings an equal one of its own,
-    and arrays are compared with it by identity at every step."""
+    """NumPy's own object for this dtype.
+
+    A space that was copied or pickled brings an equal one of its own, and arrays are compared with it by
+    identity at every step.
+    """
     canonical = np.dtype(dtype.type)
     return canonical if canonical == dtype else dtype
 

@@ -48,8 +48,8 @@ _SCALARS: dict[type, tuple[str, np.dtype[Any]]] = {
     np.float64: ("d", np.dtype(np.float64)),
 }
 
-# What the compiled packer knows, too: NumPy's float64 is a Python float.
-_QUICK_FORMATS: dict[type, str] = {bool: "?", int: "q", float: "d", np.float64: "d"}
+# The same for the compiled packer: NumPy's float64 is a Python float, its other scalars are copied as they are.
+_QUICK_FORMATS = {**dict.fromkeys(_SCALARS, "n"), bool: "?", int: "q", float: "d", np.float64: "d"}
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,7 @@ class InfoWriter:
             self._kinds[row] = _CARRIED
 
     def _teach(self, kind: int, keys: tuple[str, ...], types: tuple[type, ...]) -> None:
-        formats = "".join(_QUICK_FORMATS.get(each, "") for each in types)
-        if len(formats) == len(types):
-            self.packer.learn(kind, keys, types, formats)
+        self.packer.learn(kind, keys, types, "".join(_QUICK_FORMATS[each] for each in types))
 
     def _learn(self, signature: tuple[Any, ...], info: Info) -> tuple[int, struct.Struct] | None:
         known = None
