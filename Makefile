@@ -14,10 +14,10 @@ help:
 	@echo "make check   linters and type checker only"
 	@echo "make format  lay the code out"
 
+# torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
 $(VENV)/.created: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
-	# torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
 	$(PIP) install --quiet torch -c constraints.txt
 	$(PIP) install --quiet "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
 	@touch $@

@@ -6,12 +6,11 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, _find_spec, load_env_creator
-from gymnasium.vector import VectorEnv
 
 from envfleet.plan import Plan, choose, measure_step
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
@@ -58,7 +57,7 @@ def make_vec(
     randomize: Mapping[str, Distribution] | None = None,
     randomize_seed: int | None = None,
     **env_kwargs: Any,
-) -> VectorEnv[Any, Any, Any]:
+) -> FleetVectorEnv:
     """Makes ``num_envs`` copies of an environment behind one batched interface.
 
     Args:
@@ -71,7 +70,8 @@ def make_vec(
         vector_kwargs: Further arguments of SyncVectorEnv or AsyncVectorEnv, such as ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
-            the environment's own vectorised implementation is made, as Gymnasium makes it.
+            the environment's own vectorised implementation is made as Gymnasium makes it; it is then no
+            FleetVectorEnv, whatever the type says.
         randomize: Distributions of constructor parameters by name: ``{"gravity": uniform(-12, -8)}`` gives
             every environment a gravity of its own; ``envs.parameters`` shows them.
         randomize_seed: Fixes these parameters; by default fresh entropy.
@@ -233,10 +233,10 @@ def _spec_to_make_again(spec: EnvSpec, request: _Request, plan: Plan) -> EnvSpec
     return replace(spec, kwargs=kwargs)
 
 
-def _gymnasiums_own(spec: EnvSpec, request: _Request) -> VectorEnv[Any, Any, Any]:
+def _gymnasiums_own(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
     if request.randomize:
         raise TypeError("An environment's own vectorised implementation cannot be randomised: pick another backend.")
-    return gymnasium.make_vec(
+    envs = gymnasium.make_vec(
         replace(spec, kwargs={}),
         request.num_envs,
         VectorizeMode.VECTOR_ENTRY_POINT,
@@ -244,3 +244,4 @@ def _gymnasiums_own(spec: EnvSpec, request: _Request) -> VectorEnv[Any, Any, Any
         wrappers=request.wrappers,  # type: ignore[arg-type]
         **request.env_kwargs,
     )
+    return cast("FleetVectorEnv", envs)  # for the sake of everyone who asks for anything else

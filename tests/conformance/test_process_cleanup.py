@@ -191,3 +191,23 @@ def test_fleets_of_many_generations_leave_nothing(tmp_path: Path) -> None:
         assert [len((tmp_path / str(i)).read_text().splitlines()) for i in range(NUM_ENVS)] == [
             generation + 1
         ] * NUM_ENVS
+
+
+UNCLOSED = """
+import sys, weakref
+early = type("Early", (), {})()
+weakref.finalize(early, print, "early")  # its exit handler is registered before multiprocessing's
+from envfleet.testing.envs import endless_fns
+from envfleet.vector import AsyncVectorEnv
+
+envs = AsyncVectorEnv(endless_fns(2), context=sys.argv[1], daemon=sys.argv[2] == "True")
+envs.reset()
+"""
+
+
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_program_that_never_closes_its_fleet_ends(start_method: str, daemon: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCLOSED, start_method, str(daemon)], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "early\n", "")

@@ -10,7 +10,7 @@ import multiprocessing
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ from envfleet.vector.fleet_buffers import FleetBuffers
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import FleetSpaces
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Seed: TypeAlias = "int | Sequence[int | None] | None"
 Options: TypeAlias = "dict[str, Any] | Sequence[dict[str, Any] | None] | None"
@@ -259,7 +262,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             self.closed = True
             self._shut_down(timeout, terminate)
 
-    def __enter__(self) -> FleetVectorEnv:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import Any, final
 
 import numpy as np
@@ -78,11 +78,12 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._num_local = bounds[0][1] if caller_works else 0
         shares = [(first, self.env_fns[first:last]) for first, last in bounds[1 if caller_works else 0 :]]
         self._supervisor = Supervisor(context, shares, daemon)
-        self._finalizer = weakref.finalize(self, self._supervisor.shut_down, 0.0, True)
+        # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
+        self._finalizer = Finalize(self, self._supervisor.shut_down, args=(0.0, True), exitpriority=0)
         try:
             self._make_fleet(bounds, mode, copy)
         except BaseException:
-            self._finalizer.detach()
+            self._finalizer.cancel()
             self._supervisor.shut_down(_CLOSE_TIMEOUT, terminate=False)
             raise
         where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
@@ -141,7 +142,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._supervisor.discard()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:
-        self._finalizer.detach()
+        self._finalizer.cancel()
         failures = self._local_shard.close() if self._local_shard is not None else []
         failures += self._supervisor.shut_down(_CLOSE_TIMEOUT if timeout is None else timeout, terminate)
         warn_of_close(failures)
