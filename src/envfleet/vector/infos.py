@@ -192,9 +192,7 @@ class InfoReader:
     def _read_packed(self, shard: int, pieces: dict[str, list[_Piece]]) -> None:
         first, last = self._bounds[shard]
         kinds = self._kinds[first:last]
-        for kind in np.unique(kinds):
-            if kind in (_EMPTY, _CARRIED):
-                continue
+        for kind in sorted({*kinds.tolist()} - {_EMPTY, _CARRIED}):
             envs = first + np.flatnonzero(kinds == kind)
             schema = self._schemas[shard][kind - 1]
             for key, values in schema.read(self._rows[envs]).items():

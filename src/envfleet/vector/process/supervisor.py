@@ -185,18 +185,24 @@ class Supervisor:
         if os.getpid() != self._caller_pid:  # a forked copy of the caller: the workers are not its own
             return []
         failures: list[Failure] = []
-        if not terminate:
-            deadline = time.monotonic() + timeout
-            self._ask_to_close(deadline)
-            failures = self._drain_until_ended(deadline)
-        for process in self.processes:
-            if process.is_alive():
-                process.kill()
-        for process in self.processes:
-            process.join(_KILL_GRACE)
-        for connection in self._connections:
-            connection.close()
+        try:
+            if not terminate:
+                deadline = time.monotonic() + timeout
+                self._ask_to_close(deadline)
+                failures = self._drain_until_ended(deadline)
+        finally:  # a Ctrl-C while they are asked: then they are not asked any longer
+            self._kill()
         return failures
+
+    def _kill(self) -> None:
+        with _signals_blocked():
+            for process in self.processes:
+                if process.is_alive():
+                    process.kill()
+            for process in self.processes:
+                process.join(_KILL_GRACE)
+            for connection in self._connections:
+                connection.close()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom
