@@ -104,7 +104,7 @@ DEFECTS: dict[str, Callable[[], None]] = {
     "NumPy seed refused": lambda: ASYNC.test_numpy_integers_are_integers(np.int64(7)),
     "info dtype of the first env": lambda: SYNC.test_a_column_has_the_type_of_all_its_values("int then float"),
     "NumPy booleans as objects": lambda: SYNC.test_a_column_has_the_type_of_all_its_values("numpy bools"),
-    "reward of shape (1,)": lambda: SYNC.test_a_reward_may_be_any_single_number(np.array([2.0])),
+    "reward of shape (1,)": lambda: ASYNC.test_a_reward_may_be_any_single_number(np.array([2.0])),
     "same lots in forked workers": ASYNC.test_constructors_draw_different_global_random_numbers,
     "final_obs overwritten": lambda: SYNC.test_a_reused_buffer_cannot_overwrite_its_final_obs(True),
     "failing call kills the workers": ASYNC.test_a_failing_call_leaves_the_fleet_usable,
