@@ -9,9 +9,11 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
+from envfleet import AsyncVectorEnv, ResetNeeded
 from envfleet.testing import assert_same
 from envfleet.testing.reference import stack_infos
 from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoReport, InfoWriter, batch_infos
@@ -134,7 +136,7 @@ def test_keys_come_go_and_change_their_type() -> None:
 def test_a_schema_is_told_once() -> None:
     fleet = Fleet(2)
     fleet.turn([{"a": 1}, {"a": 2.0}])
-    assert len(fleet.reports[0].new_schemas) == 2  # type: ignore[union-attr]
+    assert len(fleet.reports[0].schemas) == 2  # type: ignore[union-attr]
     fleet.turn([{"a": 3.0}, {"a": 4}])
     assert fleet.reports == [None]
 
@@ -221,3 +223,36 @@ def test_a_mapping_that_is_no_dict_is_an_info_too() -> None:
 def test_masks_win_over_keys_that_look_like_them() -> None:
     turn = [{"_a": "text", "a": 1}, {"a": 1, "_a": 2}]
     assert Fleet(2).turn(turn)["_a"].tolist() == [True, True]
+
+
+class NumberedEnv(gym.Env[Any, Any]):
+    observation_space = action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        return 0, {"first": 1}
+
+    def step(self, action: Any) -> Any:
+        return 0, 0.0, False, False, {"second": 2.0} if action else {"third": 3, "fourth": 4}
+
+
+@pytest.mark.parametrize("kwargs", [{"num_workers": 2}, {"num_workers": 2, "caller_works": True}], ids=str)
+def test_schemas_lost_to_an_interruption_are_heard_of_again(kwargs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C between reading the workers' reports and using them must not shift later infos."""
+    with AsyncVectorEnv([NumberedEnv] * 3, **kwargs) as envs:
+        envs.reset()
+
+        def read_and_be_interrupted(timeout: float | None, finish: Any = envs._finish) -> Any:
+            finish(timeout)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(envs, "_finish", read_and_be_interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                envs.step([1, 1, 1])
+        with pytest.raises(ResetNeeded):
+            envs.step([0, 0, 0])
+        assert envs.reset()[1]["first"].tolist() == [1, 1, 1]
+        infos = envs.step([0, 1, 0])[4]
+        assert infos["third"].tolist() == [3, 0, 3]
+        assert infos["fourth"].tolist() == [4, 0, 4]
+        assert infos["second"].tolist() == [0.0, 2.0, 0.0]

@@ -79,8 +79,9 @@ class FleetBuffers:
             array[...] = columns[leaf]
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
 
-    def absorb_loose(self, reports: Sequence[Report | None]) -> None:
-        """Takes over the observations that travelled beside the block."""
+    def absorb(self, reports: Sequence[Report | None]) -> None:
+        """Takes over what travelled beside the block and outlasts the turn: loose observations, schemas."""
+        self._info_reader.absorb([report.infos if report is not None else None for report in reports])
         loose_leaves = self._layout.observations.loose_leaves
         for (first, last), report in zip(self._bounds, reports, strict=True):
             if report is not None and report.loose_observations:

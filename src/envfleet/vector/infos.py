@@ -80,10 +80,15 @@ class InfoSchema:
 
 @dataclass(slots=True)
 class InfoReport:
-    """What of a turn's infos does not lie in the block. Keys of ``carried`` are rows of the shard."""
+    """What of a turn's infos does not lie in the block.
+
+    Attributes:
+        carried: Infos that were not packed, by row of the shard.
+        schemas: Schemas the reader may not know yet, by the kind that stands for them in the block.
+    """
 
     carried: dict[int, Info] = field(default_factory=dict)
-    new_schemas: list[InfoSchema] = field(default_factory=list)
+    schemas: dict[int, InfoSchema] = field(default_factory=dict)
 
 
 @final
@@ -99,7 +104,7 @@ class InfoWriter:
         self._memory = rows.data.cast("B")
         self._kinds = kinds
         self._known: dict[tuple[Any, ...], tuple[int, struct.Struct] | None] = {}
-        self._num_schemas = 0
+        self._schemas: dict[int, InfoSchema] = {}
         self._report = InfoReport()
         self.packer = _core.InfoPacker(rows, kinds)
         self.begin = self.packer.begin
@@ -107,10 +112,14 @@ class InfoWriter:
     def end(self) -> InfoReport | None:
         """What did not fit into the block, if anything."""
         report = self._report
-        if not report.carried and not report.new_schemas:
+        if not report.carried and not report.schemas:
             return None
         self._report = InfoReport()
         return report
+
+    def announce_again(self) -> None:
+        """Tells the reader all schemas once more: an interruption may have kept it from hearing of some."""
+        self._report.schemas.update(self._schemas)
 
     def put(self, row: int, info: Info) -> None:
         """Packs the info of one environment, or keeps it to be carried beside the block."""
@@ -140,10 +149,9 @@ class InfoWriter:
         if len(self._known) >= _MAX_SCHEMAS:  # an environment that invents keys must not fill our memory
             return None
         if "final_obs" not in info and InfoSchema.fits(types):
-            schema = InfoSchema(tuple(info), types)
-            self._num_schemas += 1
-            known = self._num_schemas, schema.packer()
-            self._report.new_schemas.append(schema)
+            schema, kind = InfoSchema(tuple(info), types), len(self._schemas) + 1
+            self._schemas[kind] = self._report.schemas[kind] = schema
+            known = kind, schema.packer()
         self._known[signature] = known
         return known
 
@@ -156,13 +164,17 @@ class InfoReader:
         self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8], bounds: Sequence[tuple[int, int]]
     ) -> None:
         self._rows, self._kinds, self._bounds = rows, kinds, bounds
-        self._schemas: list[list[InfoSchema]] = [[] for _ in bounds]
+        self._schemas: list[dict[int, InfoSchema]] = [{} for _ in bounds]
+
+    def absorb(self, reports: Sequence[InfoReport | None]) -> None:
+        """Takes note of new schemas; to hear of one twice does no harm."""
+        for known, report in zip(self._schemas, reports, strict=True):
+            if report is not None:
+                known.update(report.schemas)
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
         """The infos of the turn that just ended, given one report (or None) a shard."""
-        for shard, report in enumerate(reports):
-            if report is not None:
-                self._schemas[shard].extend(report.new_schemas)
+        self.absorb(reports)
         if not self._kinds.any():
             return {}
         common = self._common_schema()
@@ -183,7 +195,7 @@ class InfoReader:
             kind = self._kinds[first]
             if kind in (_EMPTY, _CARRIED) or (self._kinds[first:last] != kind).any():
                 return None
-            schema = schemas[kind - 1]
+            schema = schemas[int(kind)]
             if common is not None and schema != common:
                 return None
             common = schema
@@ -194,7 +206,7 @@ class InfoReader:
         kinds = self._kinds[first:last]
         for kind in sorted({*kinds.tolist()} - {_EMPTY, _CARRIED}):
             envs = first + np.flatnonzero(kinds == kind)
-            schema = self._schemas[shard][kind - 1]
+            schema = self._schemas[shard][kind]
             for key, values in schema.read(self._rows[envs]).items():
                 pieces.setdefault(key, []).append(_Piece(envs, values))
 
@@ -216,10 +228,6 @@ class _Piece:
 
     envs: npt.NDArray[np.intp] | list[int]
     values: Array | list[Any]
-
-    @property
-    def is_numeric(self) -> bool:
-        return isinstance(self.values, np.ndarray)
 
 
 def _add_pieces(pieces: dict[str, list[_Piece]], infos: Iterable[tuple[int, Info]]) -> None:

@@ -193,6 +193,7 @@ class Shard:
     def _reset(self, order: ResetOrder) -> Report | None:
         failures: list[Failure] = []
         self._info_writer.begin()
+        self._info_writer.announce_again()
         for row in np.flatnonzero(order.mask).tolist():
             member = self._members[row]
             try:

@@ -141,10 +141,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """Waits at most ``timeout`` seconds for the reset under way and returns what :meth:`reset` does."""
         pending, reports = self._collect("reset", timeout)
         assert isinstance(pending.order, ResetOrder)
-        self._buffers.absorb_loose(reports)
         infos = self._buffers.infos(reports)
         self._needs_reset = None
-        self._raise_first_failure(reports)
+        self._raise_first_failure(pending, reports)
         self._finished[pending.order.mask] = False
         return self._buffers.observations(self.copy), infos
 
@@ -187,11 +186,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         When the time runs out a ``multiprocessing.TimeoutError`` is raised and the step stays under way:
         call ``step_wait`` again to collect it.
         """
-        _, reports = self._collect("step", timeout)
+        pending, reports = self._collect("step", timeout)
         buffers = self._buffers
-        buffers.absorb_loose(reports)
         infos = buffers.infos(reports)
-        self._raise_first_failure(reports)
+        self._raise_first_failure(pending, reports)
         terminated, truncated = buffers.terminated.copy(), buffers.truncated.copy()
         np.logical_or(terminated, truncated, out=self._finished)
         return buffers.observations(self.copy), buffers.rewards.copy(), terminated, truncated, infos
@@ -217,7 +215,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Waits at most ``timeout`` seconds for the call under way; one result an environment asked."""
         pending, reports = self._collect("call", timeout)
-        self._raise_first_failure(reports)
+        self._raise_first_failure(pending, reports)
         results = {env: result for report in reports if report for env, result in report.results}
         return tuple(results[env] for env in pending.asked)
 
@@ -279,7 +277,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         if self._lost is not None:
             raise self._lost.with_traceback(None)
         if self._interrupted:
-            self._discard()
+            self._discard_work()
             self._interrupted = False
         if self._pending is not None:
             name = self._pending.name
@@ -307,6 +305,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         pending = self._pending
         try:
             reports = self._finish(timeout)
+            self._buffers.absorb(reports)
         except multiprocessing.TimeoutError:
             raise  # still under way, to be collected later
         except BaseException as error:
@@ -325,9 +324,16 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         if pending.name != "call":
             self._needs_reset = f"The last {pending.name} was interrupted."
 
-    def _raise_first_failure(self, reports: Sequence[Report | None]) -> None:
+    def _discard_work(self) -> None:
+        try:
+            self._discard()
+        except WorkerDiedError as error:
+            self._lost = error
+            raise
+
+    def _raise_first_failure(self, pending: _Pending, reports: Sequence[Report | None]) -> None:
         failures = [failure for report in reports if report for failure in report.failures]
         if failures:
-            if failures[0].method in ("step", "reset"):
-                self._needs_reset = f"Environment {failures[0].env_index} failed in {failures[0].method}()."
+            if pending.name != "call":
+                self._needs_reset = f"Environment {failures[0].env_index} failed in {pending.name}()."
             raise as_error(failures[0], self._worker_of(failures[0].env_index))

@@ -19,10 +19,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, final
 
-import cloudpickle
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars
 
+from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.worker import WorkerTask, worker_main
 from envfleet.vector.shard import EnvFn
 
@@ -35,7 +35,7 @@ class _Pickled:
     """A task that survives the way into a process that did not inherit our memory."""
 
     def __init__(self, task: WorkerTask) -> None:
-        self._bytes = cloudpickle.dumps(task)
+        self._bytes = dumps_by_value(task)
 
     def __call__(self, connection: Connection) -> None:
         worker_main(pickle.loads(self._bytes), connection)
