@@ -108,6 +108,7 @@ class ClockEnv(CounterEnv):
             raise ZeroDivisionError("no step today")
         self.clock.wall += self.clock.a_step
         self.clock.cpu += self.clock.a_step / 4
+        self.clock.waits += self.clock.waits_a_step
         return super().step(action)
 
     def close(self) -> None:
@@ -116,9 +117,10 @@ class ClockEnv(CounterEnv):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    state = SimpleNamespace(wall=100.0, cpu=50.0, a_step=0.0, a_reset=0.0)
+    state = SimpleNamespace(wall=100.0, cpu=50.0, a_step=0.0, a_reset=0.0, waits=7, waits_a_step=1)
     fake = SimpleNamespace(perf_counter=lambda: state.wall, process_time=lambda: state.cpu)
     monkeypatch.setattr(plan, "time", fake)
+    monkeypatch.setattr(plan, "_times_waited", lambda: state.waits)
     return state
 
 
@@ -126,6 +128,12 @@ def test_the_cost_of_a_step_is_measured_in_wall_and_processor_time(clock: Simple
     clock.a_step = 1e-4
     cost = measure_step(lambda: ClockEnv(clock))
     assert (cost.wall, cost.cpu) == (pytest.approx(1e-4), pytest.approx(0.25e-4))
+
+
+def test_time_that_other_programs_took_is_no_waiting(clock: SimpleNamespace) -> None:
+    clock.a_step, clock.waits_a_step = 1e-4, 0
+    cost = measure_step(lambda: ClockEnv(clock))
+    assert (cost.wall, cost.cpu) == (pytest.approx(0.25e-4), pytest.approx(0.25e-4))
 
 
 def test_resets_are_counted_in(clock: SimpleNamespace) -> None:
