@@ -3,18 +3,21 @@
 Each is a `gymnasium.vector.VectorWrapper` for any vector environment that states its
 `metadata["autoreset_mode"]`, and each is right in all three autoreset modes and under masked resets:
 
+- `BoundedAction` lets policies act in units where -1 to 1 spans the environment's bounds.
 - `FrameStackObservation` shows the last few observations instead of the last one.
 - `NormalizeObservation` brings observations to mean 0 and variance 1.
 - `NormalizeReward` brings the discounted return to variance 1.
 - `RecordEpisodeStatistics` reports return, length and duration of finished episodes.
 """
 
+from envfleet.wrappers.bounded_action import BoundedAction
 from envfleet.wrappers.frame_stack_observation import FrameStackObservation
 from envfleet.wrappers.normalize_observation import NormalizeObservation
 from envfleet.wrappers.normalize_reward import NormalizeReward
 from envfleet.wrappers.record_episode_statistics import RecordEpisodeStatistics
 
 __all__ = [
+    "BoundedAction",
     "FrameStackObservation",
     "NormalizeObservation",
     "NormalizeReward",

@@ -1,0 +1,213 @@
+"""Scenarios in words: what to randomise and what to sweep, as one writes it on a command line.
+
+    parse_randomize(["lunar-lander", "gravity=uniform(-11, -9)"])
+    parse_sweep("gravity=-12:-2:6")
+
+Texts are read as Python literals and never run. What `format_randomize` writes, `parse_randomize` reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import keyword
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from envfleet.randomize import Choice, Distribution, Normal, Uniform, choice, normal, uniform
+
+PRESETS: Mapping[str, Mapping[str, Distribution]] = MappingProxyType(
+    {
+        "lunar-lander": MappingProxyType(
+            {
+                # Gravity must lie between -12 and 0 without touching them; the others up to the ends of their range.
+                "gravity": normal(-10, 1, clip=(-11.99, -0.01)),
+                "enable_wind": choice([True, False]),
+                "wind_power": uniform(0, 20),
+                "turbulence_power": uniform(0, 2),
+            }
+        ),
+    }
+)
+"""What `parse_randomize` knows by name: the parameters an environment has, with ranges it accepts."""
+
+_RANDOMIZE_EXAMPLE = (
+    "gravity=uniform(-11, -9), gravity=normal(-10, 1, -11.99, -0.01) or enable_wind=choice(True, False)"
+)
+_SWEEP_EXAMPLE = "gravity=-11:-2:6 (six values from -11 to -2), wind_power=0,5,10 or enable_wind=True,False"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One constructor parameter and the values it is to take, one scenario each."""
+
+    name: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        """As `parse_sweep` reads it."""
+        return f"{self.name}={','.join(map(repr, self.values))}"
+
+
+def parse_randomize(texts: Sequence[str]) -> dict[str, Distribution]:
+    """Read distributions, or the names of presets, for `make_vec(randomize=...)`.
+
+    Args:
+        texts: Each `name=uniform(low, high)`, `name=normal(mean, std)`, `name=normal(mean, std, low, high)`,
+            `name=choice(a, b, ...)`, or a preset of `PRESETS`. A parameter written out takes the place of a
+            preset's, wherever it stands.
+    """
+    if isinstance(texts, str):
+        raise TypeError(f"parse_randomize() needs a list of texts, got the text {texts!r}: write [{texts!r}].")
+    presets = [text.strip() for text in texts if "=" not in text]
+    written: dict[str, Distribution] = {}
+    for text in texts:
+        if "=" not in text:
+            continue
+        name, value = _split(text, _RANDOMIZE_EXAMPLE)
+        if name in written:
+            raise ValueError(f"{name} is randomised twice, as {written[name]} and by {text!r}: keep one of them.")
+        written[name] = _distribution(text, value)
+    from_presets = {name: distribution for preset in presets for name, distribution in _preset(preset).items()}
+    return {**from_presets, **written}
+
+
+def format_randomize(randomize: Mapping[str, Distribution]) -> dict[str, str]:
+    """Write distributions by name as texts: `parse_randomize` of "name=text" gives the distribution back."""
+    return {name: _formatted(name, distribution) for name, distribution in randomize.items()}
+
+
+def parse_sweep(text: str) -> Sweep:
+    """Read `name=start:stop:count`, evenly spaced values with both ends, or `name=a,b,c`, any literals.
+
+    Whole values between ends written as integers are integers, since a constructor may insist on them.
+    """
+    name, value = _split(text, _SWEEP_EXAMPLE)
+    if ":" in value:
+        return Sweep(name, _spaced(text, value))
+    try:
+        values = ast.literal_eval(f"[{value}]")
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        values = None
+    if not isinstance(values, list) or not values:
+        _refuse(text, "expected start:stop:count or a list of values with commas between them", _SWEEP_EXAMPLE)
+    return Sweep(name, tuple(values))
+
+
+def _split(text: str, example: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if not equals or not value:
+        _refuse(text, "expected a parameter's name, an equals sign and what it is to be", example)
+    if not name.isidentifier() or keyword.iskeyword(name):
+        _refuse(text, f"{name!r} cannot be the name of a constructor's parameter", example)
+    return name, value
+
+
+def _preset(name: str) -> Mapping[str, Distribution]:
+    if name not in PRESETS:
+        problem = (
+            f"it is neither name=distribution nor a preset{_meant(name, PRESETS)}; presets are {', '.join(PRESETS)}"
+        )
+        _refuse(name, problem, _RANDOMIZE_EXAMPLE)
+    return PRESETS[name]
+
+
+def _distribution(text: str, value: str) -> Distribution:
+    try:
+        call = ast.parse(value, mode="eval").body
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        _refuse(text, f"{value!r} is no distribution", _RANDOMIZE_EXAMPLE)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        _refuse(text, f"{value!r} is no distribution", _RANDOMIZE_EXAMPLE)
+    make = _MAKERS.get(call.func.id)
+    if make is None:
+        unknown = f"there is no distribution {call.func.id!r}{_meant(call.func.id, _MAKERS)}"
+        _refuse(text, f"{unknown}, only {', '.join(_MAKERS)}", _RANDOMIZE_EXAMPLE)
+    try:
+        arguments = [ast.literal_eval(argument) for argument in call.args]
+        keywords = {str(entry.arg): ast.literal_eval(entry.value) for entry in call.keywords}
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        _refuse(text, "arguments must be numbers, True, False, None or texts in quotes", _RANDOMIZE_EXAMPLE)
+    try:
+        return make(*arguments, **keywords)
+    except (TypeError, ValueError) as error:
+        _refuse(text, str(error).removeprefix("_read_"), _RANDOMIZE_EXAMPLE)
+
+
+def _read_uniform(low: float, high: float) -> Uniform:
+    return uniform(low, high)
+
+
+def _read_normal(mean: float, std: float, *ends: float, clip: tuple[float, float] | None = None) -> Normal:
+    if not ends:
+        return normal(mean, std, clip)
+    if len(ends) != 2 or clip is not None:
+        raise TypeError("normal() takes a mean, a standard deviation and optionally a lowest and a highest value")
+    return normal(mean, std, (ends[0], ends[1]))
+
+
+def _read_choice(*options: Any) -> Choice:
+    if len(options) == 1 and isinstance(options[0], (list, tuple)):
+        return choice(options[0])
+    return choice(options)
+
+
+_MAKERS: Mapping[str, Callable[..., Distribution]] = {
+    "uniform": _read_uniform,
+    "normal": _read_normal,
+    "choice": _read_choice,
+}
+
+
+def _formatted(name: str, distribution: Distribution) -> str:
+    text = repr(distribution)
+    try:
+        same = parse_randomize([f"{name}={text}"]) == {name: distribution}
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(
+            f"randomize[{name!r}] is {text}, which cannot be written down and read again: choose among numbers, "
+            "True, False, None and texts, as Python's own types."
+        )
+    return text
+
+
+def _spaced(text: str, value: str) -> tuple[float, ...]:
+    parts = value.split(":")
+    ends = [_end(part) for part in parts[:2]]
+    count = int(parts[2]) if len(parts) == 3 and parts[2].strip().isdecimal() else 0
+    if count < 2 or any(end is None for end in ends):
+        _refuse(text, "expected start:stop:count, two numbers and how many values, at least 2", _SWEEP_EXAMPLE)
+    start, stop = (end for end in ends if end is not None)
+    # Rounded to what a reader would write: 0.3 and not 0.30000000000000004.
+    inner = [float(f"{start + (stop - start) * i / (count - 1):.12g}") for i in range(1, count - 1)]
+    values = [start, *inner, stop]
+    if isinstance(start, int) and isinstance(stop, int) and all(float(v).is_integer() for v in values):
+        return tuple(int(v) for v in values)
+    return tuple(float(v) for v in values)
+
+
+def _end(text: str) -> int | float | None:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _refuse(text: str, problem: str, example: str) -> NoReturn:
+    raise ValueError(f"cannot read {text!r}: {problem}. Write for example {example}.")
