@@ -1,0 +1,80 @@
+"""`Agent`: a trained policy, ready to act."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import torch
+from gymnasium import Space, spaces
+
+from envfleet.train.config import TrainConfig
+from envfleet.train.networks import Actor
+from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
+from envfleet.wrappers.bounded_action import ActionMap
+
+
+@final
+class Agent:
+    """A policy from observations, as the environment gives them, to actions, as it takes them.
+
+    Normalisation is part of the network, with the statistics of the training; nothing here changes them.
+
+    Args:
+        config: what it was trained with.
+        actor: the network.
+        observation_space: of a single environment.
+        action_space: of a single environment.
+        device: where the network lives.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        actor: Actor,
+        observation_space: Space[Any],
+        action_space: Space[Any],
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.actor = actor
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.device = device
+        self._to_bounds: ActionMap | None = None
+        if isinstance(action_space, spaces.Box):
+            self._to_bounds = ActionMap.between(action_space.low, action_space.high)
+
+    @torch.inference_mode()
+    def act(self, observations: Observations, deterministic: bool = True) -> Array:
+        """Actions for a batch of observations [batch, ...], one a row, as `envs.step` takes them.
+
+        Args:
+            observations: an array [batch, *shape], for Dict spaces a dict of them. For a single observation, give a
+                batch of one: `agent.act(observation[None])[0]`.
+            deterministic: the most likely action; False draws from the policy, as in training.
+        """
+        _check_batch(self.observation_space, observations, "observations")
+        # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
+        plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
+        outputs = self.actor(to_tensors(plain, self.device))
+        distribution = self.actor.distribution
+        actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs)
+        array: Array = actions.cpu().numpy()
+        return array if self._to_bounds is None else self._to_bounds(array)
+
+
+def _check_batch(space: Space[Any], observations: Any, path: str) -> None:
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observations, dict) or observations.keys() != space.keys():
+            got = sorted(observations) if isinstance(observations, dict) else type(observations).__name__
+            raise ValueError(f"{path} must be a dict with the keys {sorted(space)}, got {got}.")
+        for key, entry in space.items():
+            _check_batch(entry, observations[key], f"{path}[{key!r}]")
+        return
+    shape = tuple(space.shape or ())
+    if not isinstance(observations, np.ndarray):
+        raise TypeError(f"{path} must be a NumPy array [batch, {shape}], got {type(observations).__name__}.")
+    if observations.shape[1:] != shape or observations.ndim != len(shape) + 1:
+        hint = "; for a single observation give observation[None]" if observations.shape == shape else ""
+        raise ValueError(f"{path} must have the shape (batch, *{shape}), got {observations.shape}{hint}.")

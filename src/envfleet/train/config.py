@@ -1,0 +1,271 @@
+"""What a training run is told: one frozen dataclass an algorithm."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from abc import ABC
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, Literal
+
+from envfleet.randomize import Distribution
+from envfleet.scenarios import format_randomize, parse_randomize
+
+
+@dataclass(frozen=True)
+class TrainConfig(ABC):
+    """What every algorithm is told.
+
+    Attributes:
+        env_id: a registered environment id, such as "LunarLander-v3".
+        num_envs: how many copies are stepped at once.
+        seed: fixes everything random: the environments, the initial weights and the actions drawn.
+        total_steps: environment steps to train for, over all copies together.
+        backend: where the environments run: "auto" (measured), "sync" (this thread) or "process" (worker processes).
+        device: where the networks live: "auto", "cpu", "cuda", ...
+        env_kwargs: constructor arguments of the environment.
+        randomize: parameters drawn anew for each copy: {"gravity": uniform(-12, -8)}.
+        hidden_sizes: widths of the hidden layers, of actor and critic alike.
+        activation: what lies between the layers.
+        normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
+        reward_scale: rewards are multiplied by this before they are learnt from; reported returns are not.
+        gamma: discount factor.
+        reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
+            replaying the actions since then, so this bounds how long that takes. 0 means never.
+        torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting.
+    """
+
+    algo: ClassVar[str]
+
+    env_id: str
+    _: KW_ONLY
+    num_envs: int = 10
+    seed: int = 0
+    total_steps: int = 1_000_000
+    backend: Literal["auto", "sync", "process"] = "auto"
+    device: str = "auto"
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    randomize: Mapping[str, Distribution] = field(default_factory=dict)
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    normalize_observations: bool = False
+    reward_scale: float = 1.0
+    gamma: float = 0.99
+    reseed_every: int = 20_000
+    torch_threads: int = 1
+
+    def __post_init__(self) -> None:
+        check_config(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CConfig(TrainConfig):
+    """Advantage actor-critic. The defaults solve LunarLander-v3.
+
+    Attributes:
+        rollout_steps: steps of every copy between two updates.
+        actor_lr: Adam's step size for the actor.
+        critic_lr: the same for the critic, larger: it has a fixed target to follow.
+        critic_updates: gradient steps of the critic a rollout; the actor takes one.
+        gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
+        entropy_coef: weight of the bonus for acting at random.
+        normalize_advantages: scale each rollout's advantages to mean 0 and variance 1.
+        max_grad_norm: longer gradients are shortened to this.
+        anneal: let step sizes and entropy bonus fall linearly to 0 over the run.
+    """
+
+    algo: ClassVar[str] = "a2c"
+
+    total_steps: int = 2_500_000
+    reward_scale: float = 0.01
+    rollout_steps: int = 128
+    actor_lr: float = 2e-3
+    critic_lr: float = 3e-3
+    critic_updates: int = 8
+    gae_lambda: float = 0.95
+    entropy_coef: float = 0.01
+    normalize_advantages: bool = True
+    max_grad_norm: float = 0.5
+    anneal: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(TrainConfig):
+    """Proximal policy optimisation. The defaults solve LunarLander-v3.
+
+    Attributes:
+        rollout_steps: steps of every copy between two updates.
+        epochs: passes over each rollout.
+        minibatch_size: transitions a gradient step.
+        actor_lr: Adam's step size for the actor.
+        critic_lr: the same for the critic.
+        gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
+        clip_range: how far the new policy's probability ratio may go from 1 before its gradient is cut.
+        entropy_coef: weight of the bonus for acting at random.
+        target_kl: stop the epochs of a rollout once the policy moved further than this; 0 never stops.
+        normalize_advantages: scale each minibatch's advantages to mean 0 and variance 1.
+        max_grad_norm: longer gradients are shortened to this.
+        anneal: let step sizes and entropy bonus fall linearly to 0 over the run.
+    """
+
+    algo: ClassVar[str] = "ppo"
+
+    reward_scale: float = 0.01
+    rollout_steps: int = 256
+    epochs: int = 6
+    minibatch_size: int = 128
+    actor_lr: float = 1e-3
+    critic_lr: float = 2e-3
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    entropy_coef: float = 0.01
+    target_kl: float = 0.03
+    normalize_advantages: bool = True
+    max_grad_norm: float = 0.5
+    anneal: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(TrainConfig):
+    """Soft actor-critic, for continuous actions.
+
+    Attributes:
+        buffer_size: transitions the replay buffer remembers.
+        learning_starts: transitions acted uniformly at random before learning begins.
+        updates_per_step: gradient steps a transition collected.
+        batch_size: transitions a gradient step.
+        actor_lr: Adam's step size for the actor.
+        critic_lr: the same for the two critics.
+        temperature_lr: the same for the temperature.
+        tau: share of the critics' weights that flows into the target critics each update.
+        target_entropy: the entropy the temperature is steered to; None takes minus the number of action components.
+        initial_temperature: where the temperature starts.
+        max_grad_norm: longer gradients are shortened to this; 0 leaves them alone.
+        anneal: let step sizes fall linearly to 0 over the run.
+    """
+
+    algo: ClassVar[str] = "sac"
+
+    num_envs: int = 8
+    total_steps: int = 300_000
+    hidden_sizes: tuple[int, ...] = (256, 256)
+    activation: Literal["tanh", "relu"] = "relu"
+    buffer_size: int = 1_000_000
+    learning_starts: int = 1_000
+    updates_per_step: float = 1.0
+    batch_size: int = 256
+    actor_lr: float = 3e-4
+    critic_lr: float = 1e-3
+    temperature_lr: float = 3e-4
+    tau: float = 0.005
+    target_entropy: float | None = None
+    initial_temperature: float = 1.0
+    max_grad_norm: float = 0.0
+    anneal: bool = True
+
+
+CONFIGS: dict[str, type[A2CConfig] | type[PPOConfig] | type[SACConfig]] = {
+    "a2c": A2CConfig,
+    "ppo": PPOConfig,
+    "sac": SACConfig,
+}
+
+
+def config_to_dict(config: TrainConfig) -> dict[str, Any]:
+    """The configuration as plain values, ready for JSON."""
+    plain = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
+    return {
+        **plain,
+        "env_kwargs": dict(config.env_kwargs),
+        "randomize": format_randomize(config.randomize),
+        "hidden_sizes": list(config.hidden_sizes),
+    }
+
+
+def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
+    """What `config_to_dict` was given."""
+    if algo not in CONFIGS:
+        raise ValueError(f"algo must be one of {', '.join(CONFIGS)}, got {algo!r}.")
+    known = {entry.name for entry in dataclasses.fields(CONFIGS[algo])}
+    unknown = sorted(plain.keys() - known)
+    if unknown:
+        raise ValueError(
+            f"{CONFIGS[algo].__name__} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}."
+        )
+    values = dict(plain)
+    if "randomize" in plain:
+        values["randomize"] = parse_randomize([f"{name}={text}" for name, text in plain["randomize"].items()])
+    if "hidden_sizes" in plain:
+        values["hidden_sizes"] = tuple(plain["hidden_sizes"])
+    return CONFIGS[algo](**values)
+
+
+_AT_LEAST_ONE = (
+    "num_envs",
+    "total_steps",
+    "rollout_steps",
+    "critic_updates",
+    "epochs",
+    "minibatch_size",
+    "batch_size",
+    "buffer_size",
+)
+_WHOLE = ("seed", "reseed_every", "torch_threads", "learning_starts")
+_NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
+_POSITIVE = (
+    "actor_lr",
+    "critic_lr",
+    "temperature_lr",
+    "reward_scale",
+    "clip_range",
+    "updates_per_step",
+    "initial_temperature",
+)
+_SHARES = ("gamma", "gae_lambda", "tau")
+
+
+def check_config(config: TrainConfig) -> None:
+    """Refuse values no run could use, all of them in one message."""
+    problems = [
+        *_violations(config, _AT_LEAST_ONE, "an integer of at least 1", lambda v: _is_integer(v) and v >= 1),
+        *_violations(config, _WHOLE, "an integer of 0 or more", lambda v: _is_integer(v) and v >= 0),
+        *_violations(config, _NOT_NEGATIVE, "a number, 0 or more", lambda v: _is_number(v) and v >= 0),
+        *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
+        *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
+        *_violations(config, ("backend",), "auto, sync or process", lambda v: v in ("auto", "sync", "process")),
+        *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
+        *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
+        *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),
+    ]
+    both = sorted(config.randomize.keys() & config.env_kwargs.keys())
+    if both:
+        problems.append(f"{', '.join(both)} cannot be both randomised and given in env_kwargs")
+    if problems:
+        raise ValueError(f"{type(config).__name__}: {'; '.join(problems)}.")
+
+
+def _violations(config: TrainConfig, names: tuple[str, ...], wanted: str, holds: Callable[[Any], bool]) -> list[str]:
+    present = [(name, getattr(config, name)) for name in names if hasattr(config, name)]
+    return [f"{name} must be {wanted}, got {value!r}" for name, value in present if not holds(value)]
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _are_widths(value: Any) -> bool:
+    return isinstance(value, tuple) and all(_is_integer(width) and width >= 1 for width in value)
+
+
+def _survives_json(value: Any) -> bool:
+    """Whether a run can be resumed, and its agent loaded, with the very same value read from config.json."""
+    try:
+        return isinstance(value, Mapping) and bool(json.loads(json.dumps(dict(value))) == dict(value))
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,72 @@
+"""The environments and the device a configuration asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import Space
+from gymnasium.vector import AutoresetMode
+
+from envfleet.make import make_vec
+from envfleet.train.config import TrainConfig
+from envfleet.train.distributions import is_continuous
+from envfleet.train.learner import Task
+from envfleet.train.networks import Networks
+from envfleet.wrappers import BoundedAction
+from envfleet.wrappers._common import AnyVectorEnv
+
+
+def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
+    """The fleet to train on.
+
+    It resets in the same step, so that every row is a transition, and does not copy observations, because `collect`
+    does. Box actions are in units where -1 to 1 spans the bounds.
+    """
+    envs = make_vec(
+        config.env_id,
+        config.num_envs,
+        config.backend,
+        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False},
+        randomize=config.randomize,
+        randomize_seed=config.seed if config.randomize else None,
+        **config.env_kwargs,
+    )
+    return BoundedAction(envs) if is_continuous(envs.single_action_space) else envs
+
+
+def env_seed(seed: int, stream: int) -> int:
+    """The seed the environments are reset with at the start of stream number `stream` of a run.
+
+    Derived, so that runs with neighbouring seeds do not share environments: number i of a fleet gets seed + i. All of
+    them stay below 2**30, which is where the seeds of evaluations begin.
+    """
+    return int(np.random.SeedSequence((seed, stream)).generate_state(1)[0]) % (2**30 - 2**20)
+
+
+def make_task(
+    config: TrainConfig, observation_space: Space[Any], action_space: Space[Any], networks: Networks | None
+) -> Task:
+    """What an algorithm has to learn under `config`."""
+    return Task(observation_space, action_space, config.num_envs, pick_device(config.device), networks)
+
+
+def spaces_of(config: TrainConfig) -> tuple[Space[Any], Space[Any]]:
+    """The observation and the action space of one environment, found by making one."""
+    env = gymnasium.make(config.env_id, **config.env_kwargs)
+    try:
+        return env.observation_space, env.action_space
+    finally:
+        env.close()
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called `name`; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={name!r} needs a GPU that torch can use, and there is none; use device='cpu'.")
+    return device

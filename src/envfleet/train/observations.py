@@ -1,0 +1,72 @@
+"""Batches of observations: an array, or for Dict spaces a dict of them, nested like the space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import Space, spaces
+
+Array: TypeAlias = npt.NDArray[Any]
+Observations: TypeAlias = "Array | dict[str, Observations]"
+Tensors: TypeAlias = "torch.Tensor | dict[str, Tensors]"
+
+
+def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Apply `function` to every array of a tree, together with the arrays at the same place in `others`."""
+    if isinstance(tree, dict):
+        return {key: map_leaves(function, leaf, *(other[key] for other in others)) for key, leaf in tree.items()}
+    return function(tree, *others)
+
+
+def to_tensors(observations: Observations, device: torch.device) -> Tensors:
+    """The same batch as tensors on `device`; on the CPU they share the arrays' memory."""
+    if isinstance(observations, np.ndarray):
+        return torch.from_numpy(observations).to(device)
+    return cast("Tensors", map_leaves(lambda leaf: torch.from_numpy(leaf).to(device), observations))
+
+
+def allocate(space: Space[Any], shape: tuple[int, ...]) -> Observations:
+    """Arrays of `[*shape, *leaf shape]` for the observations of one environment's `space`."""
+    if isinstance(space, spaces.Dict):
+        return {key: allocate(leaf, shape) for key, leaf in space.items()}
+    return np.zeros(shape + tuple(space.shape or ()), dtype=space.dtype)
+
+
+def copied(observations: Observations) -> Observations:
+    """A copy that later steps cannot overwrite."""
+    return cast("Observations", map_leaves(np.copy, observations))
+
+
+def stacked(space: Space[Any], single: Sequence[Any]) -> Observations:
+    """One batch `[len(single), ...]` of single observations, in the dtype of `space`."""
+    batch = allocate(space, (len(single),))
+    for index, observation in enumerate(single):
+        _write(batch, index, observation)
+    return batch
+
+
+def flattened(observations: Observations) -> Observations:
+    """`[steps, num_envs, ...]` as `[steps * num_envs, ...]`."""
+    return cast("Observations", map_leaves(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), observations))
+
+
+def joined(*batches: Observations) -> Observations:
+    """Batches one after another, along the first axis."""
+    return cast("Observations", map_leaves(lambda *leaves: np.concatenate(leaves), *batches))
+
+
+def write_row(batch: Observations, index: int, observations: Observations) -> None:
+    """Copy `observations` into `batch[index]`."""
+    _write(batch, index, observations)
+
+
+def _write(batch: Any, index: int, value: Any) -> None:
+    if isinstance(batch, dict):
+        for key, leaf in batch.items():
+            _write(leaf, index, value[key])
+    else:
+        batch[index] = value

@@ -1,0 +1,142 @@
+"""Proximal policy optimisation (PPO): several epochs of minibatches over each rollout, held near the old policy.
+
+rollout ──▶ values, advantages (GAE), old log-probabilities
+        ──▶ each epoch, each minibatch: critic: squared error to the returns
+                                  actor:  clipped probability ratio · advantage + entropy bonus
+            until the policy moved further than `target_kl`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from envfleet.train.a2c import critic_loss
+from envfleet.train.config import PPOConfig
+from envfleet.train.learner import Task
+from envfleet.train.networks import Actor, Layout, observe
+from envfleet.train.observations import Array, Observations
+from envfleet.train.on_policy import (
+    Batch,
+    descend,
+    make_actor,
+    make_batch,
+    make_critic,
+    make_policy,
+    normalized,
+    set_learning_rate,
+)
+from envfleet.train.rollout import Rollout
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyLoss:
+    """The actor's loss on a minibatch and what is worth knowing about it; scalars."""
+
+    loss: Tensor
+    entropy: Tensor
+    approx_kl: Tensor
+    clip_fraction: Tensor
+
+
+def actor_loss(
+    actor: Actor, batch: Batch, advantages: Tensor, old_log_prob: Tensor, clip_range: float, entropy_coef: float
+) -> PolicyLoss:
+    """The clipped surrogate's loss with the entropy bonus."""
+    outputs = actor(batch.observations)
+    log_ratio = actor.distribution.log_prob(outputs, batch.actions) - old_log_prob
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
+    surrogate = torch.minimum(ratio * advantages, clipped * advantages).mean()
+    entropy = actor.distribution.entropy(outputs).mean()
+    with torch.no_grad():
+        # E[(r - 1) - log r] estimates the same divergence as E[-log r], is never negative and varies less.
+        approx_kl = (ratio - 1 - log_ratio).mean()
+        clip_fraction = ((ratio - 1).abs() > clip_range).float().mean()
+    return PolicyLoss(-surrogate - entropy_coef * entropy, entropy, approx_kl, clip_fraction)
+
+
+class PPO:
+    """The algorithm with its networks and optimisers; a `Learner`."""
+
+    def __init__(self, config: PPOConfig, task: Task) -> None:
+        self._config = config
+        self._device = task.device
+        self.rollout_steps = config.rollout_steps
+        layout = Layout(config.hidden_sizes, config.activation, config.normalize_observations)
+        self.actor = make_actor(task, layout)
+        self.critic = make_critic(task, layout)
+        self._policy = make_policy(self.actor, task, config.rollout_steps)
+        self._actor_optimizer = torch.optim.Adam(self.actor.parameters(), config.actor_lr, fused=True)
+        self._critic_optimizer = torch.optim.Adam(self.critic.parameters(), config.critic_lr, fused=True)
+        self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
+        self.optimizers: Mapping[str, torch.optim.Optimizer] = {
+            "actor": self._actor_optimizer,
+            "critic": self._critic_optimizer,
+        }
+
+    def act(self, observations: Observations) -> Array:
+        """Actions drawn from the policy, [num_envs, ...]."""
+        return self._policy(observations)
+
+    def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
+        """`epochs` passes over the rollout, fewer if the policy has moved far enough."""
+        config = self._config
+        remaining = 1 - progress if config.anneal else 1.0
+        set_learning_rate(self._actor_optimizer, config.actor_lr * remaining)
+        set_learning_rate(self._critic_optimizer, config.critic_lr * remaining)
+        batch = make_batch(
+            rollout,
+            self.critic,
+            self._device,
+            reward_scale=config.reward_scale,
+            gamma=config.gamma,
+            lam=config.gae_lambda,
+        )
+        figures = self._update(batch, config.entropy_coef * remaining)
+        # Statistics move only now, so that the policy learns with the ones it acted with.
+        observe(self.actor, batch.observations)
+        observe(self.critic, batch.observations)
+        return {
+            **figures,
+            "learning_rate": config.actor_lr * remaining,
+            "explained_variance": batch.explained_variance,
+        }
+
+    def extra_tensors(self) -> dict[str, Tensor]:
+        """Nothing: networks and optimisers are all there is."""
+        return {}
+
+    def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing to load."""
+
+    def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+        with torch.no_grad():
+            old_log_prob = self.actor.distribution.log_prob(self.actor(batch.observations), batch.actions)
+        epochs = []
+        for _ in range(self._config.epochs):
+            epochs.append(self._epoch(batch, old_log_prob, entropy_coef))
+            if 0 < self._config.target_kl < epochs[-1]["approx_kl"]:
+                break
+        means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in epochs[0]}
+        return {**means, "epochs": float(len(epochs))}
+
+    def _epoch(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> dict[str, float]:
+        order = torch.randperm(len(batch), device=self._device)
+        parts = torch.split(order, self._config.minibatch_size)
+        figures = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
+        names = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction")
+        return dict(zip(names, torch.stack(figures).mean(0).tolist(), strict=True))
+
+    def _step(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> Tensor:
+        config = self._config
+        value_loss = critic_loss(self.critic, batch)
+        descend(value_loss, self.critic, self._critic_optimizer, config.max_grad_norm)
+        advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
+        policy = actor_loss(self.actor, batch, advantages, old_log_prob, config.clip_range, entropy_coef)
+        descend(policy.loss, self.actor, self._actor_optimizer, config.max_grad_norm)
+        figures = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
+        return torch.stack([figure.detach() for figure in figures])

@@ -1,0 +1,33 @@
+"""Settings that suit an environment better than an algorithm's defaults, which are chosen for LunarLander-v3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from envfleet.train.config import CONFIGS, TrainConfig
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
+    {
+        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 300_000}),
+        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 150_000}),
+        ("Pendulum-v1", "sac"): MappingProxyType({"total_steps": 20_000}),
+        ("LunarLanderContinuous-v3", "sac"): MappingProxyType({"total_steps": 300_000}),
+    }
+)
+"""By environment and algorithm: the settings that differ from the algorithm's defaults."""
+
+
+def preset(env_id: str, algo: str) -> TrainConfig:
+    """The configuration to start from: the algorithm's defaults, changed where the environment has a preset."""
+    if algo not in CONFIGS:
+        raise ValueError(f"algo must be one of {', '.join(CONFIGS)}, got {algo!r}.")
+    return CONFIGS[algo](env_id, **preset_changes(env_id, algo))
+
+
+def preset_changes(env_id: str, algo: str) -> Mapping[str, Any]:
+    """What `preset` changes of the algorithm's defaults: values by name, mostly none."""
+    return PRESETS.get((env_id, algo), _NOTHING)

@@ -1,0 +1,47 @@
+"""Advantages from rewards and values: pure functions of arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+def gae(
+    rewards: npt.NDArray[np.float64],
+    values: npt.NDArray[np.float64],
+    next_values: npt.NDArray[np.float64],
+    terminated: npt.NDArray[np.bool_],
+    done: npt.NDArray[np.bool_],
+    gamma: float,
+    lam: float,
+) -> npt.NDArray[np.float64]:
+    """Generalised advantage estimates, float64[steps, num_envs].
+
+    With `delta[t] = rewards[t] + gamma * next_values[t] - values[t]`, the next value counting as 0 where the
+    episode terminated, the advantage is `delta[t] + gamma * lam * advantage[t + 1]`, the sum ending with the episode
+    and with the rollout. `lam=0` gives one-step temporal differences, `lam=1` Monte Carlo returns minus values.
+
+    Args:
+        rewards: float[steps, num_envs].
+        values: the value of the state each step started in, float[steps, num_envs].
+        next_values: the value of the state it led to, float[steps, num_envs]. Where an episode ended that is its
+            final observation, not the first of the next episode; in the last row it is the state after the rollout.
+        terminated: where the episode ended by itself, so that nothing follows, bool[steps, num_envs].
+        done: where it ended for any reason, time limits included, bool[steps, num_envs].
+        gamma: discount factor.
+        lam: how far to look ahead, from 0 to 1.
+    """
+    deltas = rewards + gamma * np.where(terminated, 0.0, next_values) - values
+    decay = gamma * lam * ~done
+    advantages = np.empty(deltas.shape)
+    following = np.zeros(deltas.shape[1:])
+    for step in range(len(deltas) - 1, -1, -1):
+        following = deltas[step] + decay[step] * following
+        advantages[step] = following
+    return advantages
+
+
+def explained_variance(predicted: npt.NDArray[np.float64], returns: npt.NDArray[np.float64]) -> float:
+    """The share of the returns' variance that `predicted` explains: 1 perfect, 0 no better than a constant."""
+    variance = float(np.var(returns))
+    return float("nan") if variance == 0 else 1 - float(np.var(returns - predicted)) / variance

@@ -1,0 +1,228 @@
+"""`train` and `resume`: the shell around the loop, with seeds, folders, logs, interruptions."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import final
+
+import torch
+
+from envfleet.train.agent import Agent
+from envfleet.train.algorithms import make_learner
+from envfleet.train.checkpoint import Checkpoint, check_networks, load_checkpoint, save_checkpoint
+from envfleet.train.config import TrainConfig, config_to_dict
+from envfleet.train.console import console_reporter
+from envfleet.train.environments import make_task, make_training_envs
+from envfleet.train.folder import AnyPath, RunFolder
+from envfleet.train.learner import Learner
+from envfleet.train.loggers import TensorBoardWriter, WandbWriter
+from envfleet.train.metrics import MetricsWriter, RowWriter
+from envfleet.train.networks import Networks
+from envfleet.train.progress import Callback, Reporter, TrainingResult
+from envfleet.train.training import Training
+from envfleet.vector import FleetVectorEnv
+from envfleet.wrappers._common import AnyVectorEnv
+
+_CHECKPOINT_SECONDS = 60.0
+_CHECKPOINT_SHARE = 0.02
+"""At most this share of a run's time goes into checkpoints, however large they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """How to run, apart from what to learn."""
+
+    networks: Networks | None
+    callback: Callback | None
+    reporter: Reporter | None
+    wandb: bool
+
+
+def train(
+    config: TrainConfig,
+    *,
+    run_dir: AnyPath | None = None,
+    networks: Networks | None = None,
+    callback: Callback | None = None,
+    reporter: Reporter | None = None,
+    progress: bool = True,
+    wandb: bool = False,
+) -> TrainingResult:
+    """Train an agent; everything about the run goes into a folder.
+
+    Ctrl-C (in the main thread) ends the run after the rollout under way, saved, so that `resume` can go on.
+
+    Args:
+        config: an A2CConfig, PPOConfig or SACConfig.
+        run_dir: the run's folder, which must not hold a run yet; by default one below `runs/`.
+        networks: your own networks instead of envfleet's.
+        callback: called after every log interval; returning False ends the run there.
+        reporter: shows progress; by default a bar in a terminal and lines elsewhere.
+        progress: False shows nothing.
+        wandb: also log to Weights & Biases.
+    """
+    folder = RunFolder(Path(run_dir) if run_dir is not None else _new_path(config))
+    folder.check_free()
+    return _run(config, folder, None, _Options(networks, callback, _reporter(reporter, progress), wandb))
+
+
+def resume(
+    run_dir: AnyPath,
+    *,
+    networks: Networks | None = None,
+    callback: Callback | None = None,
+    reporter: Reporter | None = None,
+    progress: bool = True,
+    wandb: bool = False,
+) -> TrainingResult:
+    """Go on with a run that was stopped, as if it had not been: the same numbers come out.
+
+    Args:
+        run_dir: the run's folder.
+        networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
+        callback: as for `train`.
+        reporter: as for `train`.
+        progress: as for `train`.
+        wandb: as for `train`.
+    """
+    folder = RunFolder(Path(run_dir))
+    config, custom_networks = folder.read_config()
+    check_networks(folder, networks, custom=custom_networks)
+    checkpoint = load_checkpoint(folder)
+    return _run(config, folder, checkpoint, _Options(networks, callback, _reporter(reporter, progress), wandb))
+
+
+def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, options: _Options) -> TrainingResult:
+    result: TrainingResult | None = None
+    with ExitStack() as stack:
+        stack.enter_context(_torch_settings(config))
+        envs = make_training_envs(config)
+        stack.callback(envs.close)
+        task = make_task(config, envs.single_observation_space, envs.single_action_space, options.networks)
+        learner = make_learner(config, task)
+        agent = Agent(
+            config, learner.actor, envs.single_observation_space, envs.unwrapped.single_action_space, task.device
+        )
+        training = Training(config, envs, learner, agent)
+        if checkpoint is None:
+            # Only now, so that a run that cannot even begin leaves no folder behind.
+            folder.create(config, custom_networks=options.networks is not None)
+        else:
+            training.restore(checkpoint)
+        writers = [stack.enter_context(writer) for writer in _writers(config, folder, checkpoint, options)]
+        if options.reporter is not None:
+            options.reporter.begin(config, folder.path, _plan(envs), training.step)
+        try:
+            _loop(training, learner, folder, writers, options)
+            result = TrainingResult(
+                folder.path, agent, training.step, training.seconds, training.mean_return, training.finished
+            )
+        finally:
+            if options.reporter is not None:
+                options.reporter.end(result)
+    return result
+
+
+def _loop(
+    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[RowWriter], options: _Options
+) -> None:
+    clock = _CheckpointClock()
+    stopped = False
+    with _interruptions() as interrupted:
+        while not training.finished and not stopped:
+            progress = training.advance()
+            if progress is not None:
+                for writer in writers:
+                    writer.write(progress.row)
+                if options.reporter is not None:
+                    options.reporter.report(progress)
+                stopped = options.callback is not None and options.callback(progress) is False
+            stopped = stopped or interrupted.is_set()
+            if clock.due() or stopped or training.finished:
+                with clock.timed():
+                    save_checkpoint(folder, learner, *training.state())
+                    folder.save_weights(learner)
+
+
+def _writers(
+    config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, options: _Options
+) -> Iterator[RowWriter]:
+    step = None if checkpoint is None else int(checkpoint.notes["step"])
+    yield MetricsWriter(folder.metrics, step)
+    yield TensorBoardWriter(folder.path, step)
+    if options.wandb:
+        yield WandbWriter(folder.path, config_to_dict(config), folder.path.name)
+
+
+@contextmanager
+def _torch_settings(config: TrainConfig) -> Iterator[None]:
+    """Seeds torch's global generator for the run, limits its threads, and puts both back afterwards."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        if config.torch_threads:
+            torch.set_num_threads(config.torch_threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+@contextmanager
+def _interruptions() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second one interrupts as usual."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        event.set()
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@final
+class _CheckpointClock:
+    """Says when to save: every minute, more rarely where saving takes long."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _CHECKPOINT_SECONDS
+
+    def due(self) -> bool:
+        return time.monotonic() >= self._next
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        ended = time.monotonic()
+        self._next = ended + max(_CHECKPOINT_SECONDS, (ended - started) / _CHECKPOINT_SHARE)
+
+
+def _plan(envs: AnyVectorEnv) -> str:
+    fleet = envs.unwrapped
+    return fleet.plan if isinstance(fleet, FleetVectorEnv) else type(fleet).__name__
+
+
+def _reporter(reporter: Reporter | None, progress: bool) -> Reporter | None:
+    return reporter if reporter is not None or not progress else console_reporter()
+
+
+def _new_path(config: TrainConfig) -> Path:
+    name = f"{config.algo}-seed{config.seed}-{datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs") / config.env_id.replace("/", "-").replace(":", "-") / name

@@ -1,0 +1,179 @@
+"""A training run under way: collect, learn, count, and be able to stop and go on anywhere between two rollouts.
+
+Environments cannot be saved, but they can be repeated. All of them are reset with a fresh derived seed every
+`reseed_every` steps: a *stream*. A checkpoint holds the stream's number and the actions since its start, and going on
+means resetting with that stream's seed and acting the same again. Same seed, same trajectory, on every backend.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from envfleet.train.agent import Agent
+from envfleet.train.checkpoint import Checkpoint, restore_learner
+from envfleet.train.config import TrainConfig
+from envfleet.train.environments import env_seed
+from envfleet.train.episodes import EpisodeTracker
+from envfleet.train.interval import Interval
+from envfleet.train.learner import Learner
+from envfleet.train.observations import Array, Observations
+from envfleet.train.progress import Progress
+from envfleet.train.rollout import Position, begin, collect
+from envfleet.wrappers._common import AnyVectorEnv
+
+_REMEMBERED_EPISODES = 100
+_ROWS = 1000
+_EPISODES_A_STREAM = 10
+_REPLAYED_AT_ONCE = 128
+
+
+@final
+class Training:
+    """The loop's state.
+
+    Args:
+        config: what the run was told.
+        envs: the fleet; it belongs to the caller.
+        learner: the algorithm.
+        agent: its policy.
+    """
+
+    def __init__(self, config: TrainConfig, envs: AnyVectorEnv, learner: Learner, agent: Agent) -> None:
+        self._config, self._envs, self._learner, self._agent = config, envs, learner, agent
+        self._rollout_size = learner.rollout_steps * config.num_envs
+        if config.total_steps < self._rollout_size:
+            raise ValueError(
+                f"total_steps={config.total_steps} is less than one rollout of {config.num_envs} environments "
+                f"x {learner.rollout_steps} steps; give at least {self._rollout_size}."
+            )
+        self._rollouts = config.total_steps // self._rollout_size
+        self._log_every = max(self._rollout_size, config.total_steps // _ROWS)
+        self._stream_steps = _stream_steps(config, envs)
+        self._tracker = EpisodeTracker(config.num_envs)
+        self._recent: deque[float] = deque(maxlen=_REMEMBERED_EPISODES)
+        self._interval = Interval()
+        self._journal: list[Array] = []
+        self._position: Position | None = None
+        self._done_rollouts = self._stream = self._episodes = 0
+        self.step = 0
+        self.seconds = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether another rollout would exceed `total_steps`."""
+        return self._done_rollouts >= self._rollouts
+
+    @property
+    def mean_return(self) -> float | None:
+        """Of the last 100 episodes."""
+        return float(np.mean(self._recent)) if self._recent else None
+
+    def advance(self) -> Progress | None:
+        """Collect one rollout and learn from it; returns where the run stands if it is time to log."""
+        started = time.perf_counter()
+        position = self._current_position()
+        rollout = collect(self._envs, self._learner.act, self._learner.rollout_steps, position)
+        figures = self._learner.learn(rollout, self._done_rollouts / self._rollouts)
+        self._position = rollout.end
+        self._journal.append(rollout.actions)
+        episodes = self._tracker.finished(rollout)
+        self._recent.extend(episode.episode_return for episode in episodes)
+        self._episodes += len(episodes)
+        self._done_rollouts += 1
+        self.step += rollout.transitions
+        elapsed = time.perf_counter() - started
+        self.seconds += elapsed
+        self._interval.add(rollout.transitions, elapsed, figures, episodes)
+        return self._logged() if self._interval.steps >= self._log_every or self.finished else None
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What a checkpoint must hold beside the learner: tensors and notes."""
+        assert self._position is not None, "a run is saved after its first rollout"
+        tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))}
+        tensors |= {f"position{path}": torch.from_numpy(leaf) for path, leaf in _leaves(self._position.observations)}
+        notes = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "rollouts": self._done_rollouts,
+            "stream": self._stream,
+            "episodes": self._episodes,
+            "recent": list(self._recent),
+            "tracker": self._tracker.state(),
+            "interval": self._interval.state(),
+        }
+        return tensors, notes
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint: learner, counters, and the environments by acting the same again."""
+        notes = checkpoint.notes
+        self.step, self.seconds = notes["step"], notes["seconds"]
+        self._done_rollouts, self._stream, self._episodes = notes["rollouts"], notes["stream"], notes["episodes"]
+        self._recent.extend(notes["recent"])
+        self._tracker.load_state(notes["tracker"])
+        self._interval = Interval.from_state(notes["interval"])
+        journal = checkpoint.tensors["journal"].numpy()
+        self._journal = [journal]
+        self._position = _replayed(self._envs, env_seed(self._config.seed, self._stream), journal)
+        _compare(self._position.observations, checkpoint)
+        # Last, because making and replaying environments must not move torch's generator.
+        restore_learner(self._learner, checkpoint)
+
+    def _current_position(self) -> Position:
+        steps = sum(map(len, self._journal))
+        if self._position is not None and (not self._stream_steps or steps < self._stream_steps):
+            return self._position
+        if self._position is not None:
+            self._stream += 1
+        self._journal = []
+        self._tracker.restart()
+        return begin(self._envs, env_seed(self._config.seed, self._stream))
+
+    def _logged(self) -> Progress:
+        figures = self._interval.row()
+        row = {"step": self.step, "seconds": self.seconds, "episodes": self._episodes, **figures}
+        first = ("step", "seconds", "steps_per_second", "episodes", "episode_return", "episode_length")
+        row = {**{name: row[name] for name in first}, **row}
+        self._interval = Interval()
+        return Progress(
+            self.step, self._config.total_steps, self.seconds, self._episodes, self.mean_return, row, self._agent
+        )
+
+
+def _stream_steps(config: TrainConfig, envs: AnyVectorEnv) -> int:
+    """Steps of each environment between two resets; several episodes must fit in, or long ones would never end."""
+    limit = config.env_kwargs.get("max_episode_steps") or getattr(envs.spec, "max_episode_steps", None) or 0
+    return max(config.reseed_every, _EPISODES_A_STREAM * limit) if config.reseed_every else 0
+
+
+def _replayed(envs: AnyVectorEnv, seed: int, journal: Array) -> Position:
+    actions = iter(journal)
+    position = begin(envs, seed)
+    # In pieces: the observations on the way are not wanted, and all of them at once may not fit into memory.
+    for start in range(0, len(journal), _REPLAYED_AT_ONCE):
+        steps = min(_REPLAYED_AT_ONCE, len(journal) - start)
+        position = collect(envs, lambda _: next(actions), steps, position).end
+    return position
+
+
+def _compare(observations: Observations, checkpoint: Checkpoint) -> None:
+    for path, leaf in _leaves(observations):
+        if not np.array_equal(leaf, checkpoint.tensors[f"position{path}"].numpy(), equal_nan=leaf.dtype.kind == "f"):
+            warnings.warn(
+                "The environments do not repeat themselves: the same seed and actions led elsewhere than before the "
+                "run was stopped. Training goes on, but not as it would have without the interruption.",
+                stacklevel=2,
+            )
+            return
+
+
+def _leaves(observations: Observations, path: str = "") -> list[tuple[str, Array]]:
+    if isinstance(observations, dict):
+        return [pair for key, leaf in observations.items() for pair in _leaves(leaf, f"{path}/{key}")]
+    return [(path, observations)]

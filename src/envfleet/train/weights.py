@@ -1,0 +1,57 @@
+"""Tensors in safetensors files: written whole or not at all, read without executing anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from envfleet.train.files import replacing
+
+
+def save_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
+    """Write tensors, and notes that JSON can hold, to a file that says what kind it is."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(plain, temporary, metadata={"envfleet": kind, "notes": json.dumps(notes)})
+
+
+def load_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote; a missing, damaged or foreign file is refused by name."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist; expected a file that a training run of envfleet wrote.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({error}); restore it or train again.") from error
+    if notes.get("envfleet") != kind:
+        raise ValueError(
+            f"{path} holds other tensors than expected: it should be marked as envfleet's {kind!r}, "
+            f"got {notes.get('envfleet')!r}."
+        )
+    return tensors, json.loads(notes["notes"])
+
+
+def load_module(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
+    """Put tensors into a module; one that does not fit is refused before anything is changed."""
+    expected = module.state_dict()
+    missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    if missing or unknown:
+        raise ValueError(
+            f"{what} does not fit the network: it lacks {missing or 'nothing'} and has {unknown or 'nothing'} besides. "
+            "Was it trained with other networks? Pass those as networks=."
+        )
+    for name, tensor in expected.items():
+        if tensor.shape != tensors[name].shape:
+            raise ValueError(
+                f"{what} does not fit the network: {name} has shape {tuple(tensors[name].shape)} there and "
+                f"{tuple(tensor.shape)} here. Was it trained with other settings or another environment?"
+            )
+    module.load_state_dict(dict(tensors))
