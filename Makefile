@@ -6,28 +6,39 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help setup test check format bench clean
+.PHONY: help train setup test check format bench bench-learning bench-training clean
 
 help:
+	@echo "make train   set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test    set everything up, check the code, run the tests"
 	@echo "make bench   set everything up, measure the engine against Gymnasium's on this machine"
+	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
+	@echo "make bench-training  training against Stable-Baselines3: about an hour"
 	@echo "make check   linters and type checker only"
 	@echo "make format  lay the code out"
 
 # torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
+# Bytecode is not compiled here: of torch's thousands of files most are never imported.
 $(VENV)/.created: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
-	$(PIP) install --quiet torch -c constraints.txt
-	$(PIP) install --quiet "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
+	$(PIP) install --quiet --no-compile torch -c constraints.txt
+	$(PIP) install --quiet --no-compile "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
 	@touch $@
 
 # Editable: Python sources are used where they lie; only a change of the C++ core builds again.
-$(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES)
-	$(PIP) install --quiet --no-build-isolation --editable ".[dev]" -c constraints.txt
+$(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES)
+	$(PIP) install --quiet --no-compile --no-build-isolation --editable ".[train]" "gymnasium[box2d]>=1.4" -c constraints.txt
 	@touch $@
 
+$(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES)
+	$(PIP) install --quiet --no-build-isolation --editable ".[dev]" -c constraints.txt
+	@touch $@ $(VENV)/.trainable
+
 setup: $(VENV)/.installed
+
+train: $(VENV)/.trainable
+	$(BIN)/envfleet train LunarLander-v3 --algo a2c --num-envs 10
 
 check: setup
 	$(BIN)/ruff check
@@ -45,6 +56,12 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/engine.py --json benchmarks/results/engine.json
+
+bench-learning: setup
+	$(BIN)/python benchmarks/learning/run.py
+
+bench-training: setup
+	$(BIN)/python benchmarks/training_speed.py --json benchmarks/results/training_speed.json
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,73 +1,52 @@
 """Training: many environments at once, a policy that learns from them, curves, weights, and an agent to watch.
 
-from envfleet.train import A2CConfig, evaluate, train
+    from envfleet.train import A2CConfig, evaluate, train
 
-result = train(A2CConfig("LunarLander-v3"))
-print(evaluate(result.agent).mean_return)
+    result = train(A2CConfig("LunarLander-v3"))
+    print(evaluate(result.agent).mean_return)
+
+The names are those of `public.py`. They are imported when the first of them is asked for: torch takes two seconds,
+which a command line that only reads settings (`envfleet.train.config`) would rather not spend.
 """
 
-from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
 from envfleet.train.optional import needs
 
-with needs("train"):
-    from envfleet.train.agent import Agent
-    from envfleet.train.checkpoint import load_agent
-    from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-    from envfleet.train.distributions import ActionDistribution, distribution_for
-    from envfleet.train.episodes import Episode, EpisodeTracker
-    from envfleet.train.evaluate import evaluate, evaluate_sweep
-    from envfleet.train.evaluation import Evaluation, Scenario, table
-    from envfleet.train.metrics import read_metrics
-    from envfleet.train.networks import Actor, Critic, Networks
-    from envfleet.train.on_policy import values_along
-    from envfleet.train.plots import plot_runs, plot_scenarios
-    from envfleet.train.presets import preset
-    from envfleet.train.progress import Progress, Reporter, TrainingResult
-    from envfleet.train.replay import ReplayBuffer, Transitions
-    from envfleet.train.returns import gae
-    from envfleet.train.rollout import Position, Rollout, begin, collect
-    from envfleet.train.run import resume, train
-    from envfleet.train.showcase import Showcase, showcase
+if TYPE_CHECKING:
+    from envfleet.train.public import *  # noqa: F403
+else:
 
-__all__ = [
-    "A2CConfig",
-    "ActionDistribution",
-    "Actor",
-    "Agent",
-    "Critic",
-    "Episode",
-    "EpisodeTracker",
-    "Evaluation",
-    "Networks",
-    "PPOConfig",
-    "Position",
-    "Progress",
-    "ReplayBuffer",
-    "Reporter",
-    "Rollout",
-    "SACConfig",
-    "Scenario",
-    "Showcase",
-    "Sweep",
-    "TrainConfig",
-    "TrainingResult",
-    "Transitions",
-    "begin",
-    "collect",
-    "distribution_for",
-    "evaluate",
-    "evaluate_sweep",
-    "gae",
-    "load_agent",
-    "parse_randomize",
-    "parse_sweep",
-    "plot_runs",
-    "plot_scenarios",
-    "preset",
-    "read_metrics",
-    "resume",
-    "showcase",
-    "table",
-    "train",
-    "values_along",
-]
+    def __getattr__(name: str) -> Any:
+        if name == "__all__" or not name.startswith("_"):
+            names = _public_names()
+            globals().update(names)
+            if name in names:
+                return names[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_public_names())
+
+
+def _public_names() -> dict[str, Any]:
+    with needs("train"):
+        public = importlib.import_module("envfleet.train.public")
+    return {name: getattr(public, name) for name in ("__all__", *public.__all__)}
+
+
+class _Package(ModuleType):
+    """Keeps the modules `evaluate` and `showcase`, once imported, from taking the place of the functions."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("evaluate", "showcase") or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -85,7 +85,7 @@ def load_agent(run: AnyPath, *, networks: Networks | None = None, device: str = 
     with torch.random.fork_rng(devices=[]):
         learner = make_learner(config, task)
     load_module(learner.actor, tensors, str(folder.actor))
-    return Agent(config, learner.actor, observation_space, action_space, task.device)
+    return Agent(config, learner.actor.eval(), observation_space, action_space, task.device)
 
 
 def check_networks(folder: RunFolder, networks: Networks | None, *, custom: bool) -> None:

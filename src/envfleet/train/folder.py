@@ -79,6 +79,9 @@ class RunFolder:
                 f"{self.config} has format {content.get('format')!r}, this envfleet reads format {_FORMAT}; "
                 f"it was written by envfleet {content.get('envfleet', 'of unknown version')}."
             )
+        missing = sorted({"algo", "config", "custom_networks"} - content.keys())
+        if missing or not isinstance(content["config"], dict) or "env_id" not in content["config"]:
+            raise ValueError(f"{self.config} is damaged: it lacks {', '.join(missing) or 'an env_id in its config'}.")
         return config_from_dict(content["algo"], content["config"]), bool(content["custom_networks"])
 
     def save_weights(self, learner: Learner) -> None:

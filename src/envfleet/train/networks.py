@@ -81,12 +81,17 @@ class Actor(nn.Module):
         super().__init__()
         self.body = body
         self.distribution = distribution
-        size = distribution.outputs // 2
-        self.log_std = nn.Parameter(torch.full((size,), initial_log_std)) if distribution.learns_std else None
+        self._body_outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
+        std = torch.full((self._body_outputs,), initial_log_std)
+        self.log_std = nn.Parameter(std) if distribution.learns_std else None
 
     def forward(self, observations: Tensors) -> Tensor:
         """Outputs [batch, distribution.outputs]."""
         outputs: Tensor = self.body(observations)
+        if outputs.ndim != 2 or outputs.shape[1] != self._body_outputs:
+            raise ValueError(
+                f"The actor must give [batch, {self._body_outputs}] for these actions, got {list(outputs.shape)}."
+            )
         if self.log_std is None:
             return outputs
         return torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
@@ -106,7 +111,9 @@ class Critic(nn.Module):
     def forward(self, observations: Tensors) -> Tensor:
         """Values [batch]."""
         values: Tensor = self.body(observations)
-        return values.squeeze(-1) if values.ndim == 2 else values
+        if values.ndim != 1 and values.shape[1:] != (1,):
+            raise ValueError(f"The critic must give [batch] or [batch, 1], got {list(values.shape)}.")
+        return values.flatten()
 
 
 class TwinCritic(nn.Module):

@@ -158,7 +158,7 @@ class ReplayBuffer:
         self._next[slots] = self._capacity + envs
         self._latest[envs] = slots
         _assign(self._observations, slots, map_leaves(lambda leaf: leaf[step][envs], rollout.observations))
-        self._actions[slots] = rollout.actions[step][envs].reshape(len(envs), -1)
+        self._actions[slots] = rollout.actions[step].reshape(len(self._latest), -1)[envs]
         self._rewards[slots] = rollout.rewards[step][envs]
         self._terminated[slots] = rollout.terminated[step][envs]
         self._head = (self._head + len(envs)) % self._capacity

@@ -122,6 +122,7 @@ def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, 
             options.reporter.begin(config, folder.path, _plan(envs), training.step)
         try:
             _loop(training, learner, folder, writers, options)
+            learner.actor.eval()
             result = TrainingResult(
                 folder.path, agent, training.step, training.seconds, training.mean_return, training.finished
             )

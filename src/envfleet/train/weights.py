@@ -16,7 +16,7 @@ from envfleet.train.files import replacing
 
 def save_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
     """Write tensors, and notes that JSON can hold, to a file that says what kind it is."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     with replacing(path) as temporary:
         save_file(plain, temporary, metadata={"envfleet": kind, "notes": json.dumps(notes)})
 
@@ -29,14 +29,15 @@ def load_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         with safe_open(path, framework="pt") as file:
             notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
-    except SafetensorError as error:
+        content = json.loads(notes.get("notes", "{}"))
+    except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error}); restore it or train again.") from error
     if notes.get("envfleet") != kind:
         raise ValueError(
             f"{path} holds other tensors than expected: it should be marked as envfleet's {kind!r}, "
             f"got {notes.get('envfleet')!r}."
         )
-    return tensors, json.loads(notes["notes"])
+    return tensors, content
 
 
 def load_module(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:
@@ -55,3 +56,14 @@ def load_module(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> 
                 f"{tuple(tensor.shape)} here. Was it trained with other settings or another environment?"
             )
     module.load_state_dict(dict(tensors))
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors, copied where two share memory, as those of a layer used twice do: safetensors refuses that."""
+    apart: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return apart

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 from collections import OrderedDict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from envfleet import uniform
 from envfleet.train.algorithms import make_learner
 from envfleet.train.checkpoint import load_agent, load_checkpoint, restore_learner, save_checkpoint
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.environments import make_training_envs
 from envfleet.train.folder import RunFolder
 from envfleet.train.learner import Learner, Task
 from envfleet.train.networks import Networks
@@ -132,10 +134,11 @@ class TestTensors:
         with pytest.raises(ValueError, match=r"file (is damaged or no safetensors file|holds other tensors)"):
             load_tensors(path, "test")
 
-    def test_a_flipped_byte_in_the_header_never_goes_unnoticed_as_another_error(self, tmp_path: Path) -> None:
+    def test_a_flipped_byte_in_the_header_is_refused_or_harmless(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
         save_tensors(path, "test", TENSORS, {})
         content = bytearray(path.read_bytes())
+        refused = 0
         for place in range(0, 200, 3):
             spoilt = content.copy()
             spoilt[place] ^= 0x15
@@ -143,7 +146,8 @@ class TestTensors:
             try:
                 load_tensors(path, "test")
             except ValueError:
-                continue
+                refused += 1
+        assert refused > 20
 
     def test_foreign_safetensors_are_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
@@ -228,7 +232,10 @@ class TestFolder:
             ('{"format": 2, "envfleet": "9.9"}', "has format 2, this envfleet reads format 1; .* by envfleet 9.9"),
             ("{}", "has format None, .* envfleet of unknown version"),
             ('{"format": 1}', "is damaged: it lacks algo, config, custom_networks"),
-            ('{"format": 1, "algo": "dqn", "config": {}, "custom_networks": false}', "algo must be one of"),
+            (
+                '{"format": 1, "algo": "dqn", "config": {"env_id": "A"}, "custom_networks": false}',
+                "algo must be one of",
+            ),
             ('{"format": 1, "algo": "a2c", "config": 3, "custom_networks": false}', "is damaged: "),
             ('{"format": 1, "algo": "a2c", "config": {}, "custom_networks": false}', "is damaged: .*env_id"),
         ],
@@ -261,25 +268,24 @@ def learner_of(config: TrainConfig, seed: int) -> Learner:
     ids=["a2c", "ppo", "sac"],
 )
 def test_a_restored_learner_goes_on_like_the_saved_one(config: TrainConfig, tmp_path: Path) -> None:
-    from envfleet.train.environments import make_training_envs
-
-    settings = {"env_id": ANY_SPACE, "backend": "sync", "num_envs": 2}
-    fleet = A2CConfig(**settings, env_kwargs={"observations": "dict", "actions": "box"})  # type: ignore[arg-type]
-    with torch.random.fork_rng(devices=[]), make_training_envs(fleet) as envs:
+    kwargs = {"observations": "dict", "actions": "box"}
+    fleet = A2CConfig(ANY_SPACE, backend="sync", num_envs=2, env_kwargs=kwargs)
+    with torch.random.fork_rng(devices=[]), closing(make_training_envs(fleet)) as envs:
         first = learner_of(config, 0)
         rollouts = [collect(envs, first.act, 5, begin(envs, seed)) for seed in range(4)]
         for rollout in rollouts[:2]:
             first.learn(rollout, 0.1)
         save_checkpoint(RunFolder(tmp_path), first, {"own": torch.ones(2)}, {"own": 1})
+
+        def go_on(learner: Learner) -> list[Any]:
+            figures = [learner.learn(rollout, 0.2) for rollout in rollouts[2:]]
+            return [*figures, learner.act(rollouts[0].end.observations)]
+
+        figures = go_on(first)
         other = learner_of(config, 99)
         checkpoint = load_checkpoint(RunFolder(tmp_path))
-        figures = []
-        for learner in (first, other):
-            restore_learner(learner, checkpoint)
-            figures.append([learner.learn(rollout, 0.2) for rollout in rollouts[2:]])
-            actions = learner.act(rollouts[0].end.observations)
-            figures[-1].append({str(number): float(value) for number, value in enumerate(actions.ravel())})
-    np.testing.assert_equal(figures[0], figures[1])
+        restore_learner(other, checkpoint)
+        np.testing.assert_equal(go_on(other), figures)
     assert checkpoint.notes == {"own": 1}
     assert checkpoint.tensors["own"].tolist() == [1, 1]
     for name, module in first.modules.items():

@@ -93,6 +93,11 @@ OBSERVATION_SPACES: dict[str, spaces.Space[Any]] = {
         }
     ),
 }
+REFUSED_SPACES: dict[str, spaces.Space[Any]] = {
+    "tuple": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
+    "text": spaces.Text(5),
+    "integer box": spaces.Box(0, 5, (2,), np.int64),
+}
 ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "discrete": spaces.Discrete(3, start=2),
     "multi-discrete": spaces.MultiDiscrete([2, 3]),
@@ -115,8 +120,8 @@ class AnySpaceEnv(gym.Env[Any, Any]):
     def __init__(
         self, observations: str = "vector", actions: str = "discrete", gain: float = 1.0, shift: float = 0.0
     ) -> None:
-        self.observation_space = OBSERVATION_SPACES[observations]
-        self.action_space = ACTION_SPACES[actions]
+        self.observation_space = {**REFUSED_SPACES, **OBSERVATION_SPACES}[observations]
+        self.action_space = {**REFUSED_SPACES, **ACTION_SPACES}[actions]
         self._gain, self._shift = gain, shift
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -148,3 +153,14 @@ class AnySpaceEnv(gym.Env[Any, Any]):
 
 ANY_SPACE = "tiny/AnySpace-v0"
 gym.register(ANY_SPACE, AnySpaceEnv, max_episode_steps=10, disable_env_checker=True)
+
+
+class UnrepeatableEnv(AnySpaceEnv):
+    """Does something else every time, whatever its seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset(seed=np.random.SeedSequence().entropy % 2**32)  # type: ignore[operator]
+
+
+UNREPEATABLE = "tiny/Unrepeatable-v0"
+gym.register(UNREPEATABLE, UnrepeatableEnv, max_episode_steps=10, disable_env_checker=True)

@@ -1,0 +1,1 @@
+"""What the algorithms learn: studies over several seeds, held against a bar."""

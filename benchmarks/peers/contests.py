@@ -1,0 +1,199 @@
+"""The measurements: speed with the same settings, time to a return, and where our time goes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from .matches import Match, Peer, recommended_settings, same_settings
+from .sides import OUR_SCRIPT, Limits, Ours, Outcome, Side, Theirs, our_request, run_script, variants
+
+OURS = "envfleet"
+Progress = Callable[[str], None]
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure.
+
+    Attributes:
+        steps: environment steps a turn, rounded to whole rollouts.
+        turns: turns a contestant.
+        heat_steps: environment steps of the runs that find the fastest way to run Stable-Baselines3.
+        seeds: of the runs to a return.
+        goals: mean returns of the last 100 training episodes, the lowest first.
+        most_seconds: after which a run has not reached a goal.
+    """
+
+    steps: int
+    turns: int
+    heat_steps: int
+    seeds: tuple[int, ...]
+    goals: tuple[float, ...]
+    most_seconds: float
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One contestant's runs."""
+
+    name: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def steps_per_second(self) -> float:
+        """The median."""
+        return statistics.median(outcome.steps_per_second for outcome in self.outcomes)
+
+    def seconds_to(self, goal: float) -> float:
+        """The median over the seeds; infinite if most did not reach it."""
+        return statistics.median_high(outcome.seconds_to(goal) for outcome in self.outcomes)
+
+    @property
+    def seconds_spent(self) -> float:
+        """The median over the seeds, whatever was reached."""
+        return statistics.median(outcome.seconds for outcome in self.outcomes)
+
+
+@dataclass(frozen=True)
+class SpeedResult:
+    """The same settings and steps: ours, and every way to run theirs."""
+
+    algo: str
+    steps: int
+    ours: Runs
+    theirs: tuple[Runs, ...]
+
+    @property
+    def best(self) -> Runs | None:
+        """Their fastest way."""
+        return max(self.theirs, key=lambda runs: runs.steps_per_second, default=None)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Our speed as a multiple of their best way's, turn by turn."""
+        if self.best is None:
+            return ()
+        pairs = zip(self.ours.outcomes, self.best.outcomes, strict=True)
+        return tuple(mine.steps_per_second / other.steps_per_second for mine, other in pairs)
+
+    @property
+    def ratio(self) -> float | None:
+        """The same of the medians."""
+        return self.ours.steps_per_second / self.best.steps_per_second if self.best else None
+
+
+@dataclass(frozen=True)
+class GoalResult:
+    """Each side's recommended settings: the time until the policy is good."""
+
+    algo: str
+    ours: Runs
+    theirs: tuple[Runs, ...]
+    heats: tuple[Runs, ...]
+
+    def quickest(self, goal: float) -> Runs | None:
+        """Of theirs: who reached the goal first, else who tried for longest."""
+        return min(self.theirs, key=lambda runs: (runs.seconds_to(goal), -runs.seconds_spent), default=None)
+
+    def ratio(self, goal: float) -> tuple[float, bool] | None:
+        """How many times faster we reached it, and whether that is only a lower bound, theirs having given up."""
+        theirs, mine = self.quickest(goal), self.ours.seconds_to(goal)
+        if theirs is None or math.isinf(mine):
+            return None
+        reached = theirs.seconds_to(goal)
+        return (theirs.seconds_spent / mine, True) if math.isinf(reached) else (reached / mine, False)
+
+
+@dataclass(frozen=True)
+class ProfileResult:
+    """Seconds of our training loop by what it does."""
+
+    algo: str
+    steps: int
+    plan: str
+    seconds: dict[str, float]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The same as shares of the whole."""
+        total = sum(self.seconds.values())
+        return {name: seconds / total for name, seconds in self.seconds.items()}
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of the loop alone."""
+        return self.steps / sum(self.seconds.values())
+
+
+def compare_speed(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> SpeedResult:
+    """Train with the same settings for the same number of steps, in turns."""
+    match = same_settings(algo)
+    ours = Ours(OURS, match.ours)
+    theirs = variants(match.theirs[0].side(algo, peer_python)) if peer_python else ()
+    limits = Limits(match.whole_rollouts(plan.steps))
+    outcomes: dict[str, list[Outcome]] = {side.name: [] for side in (ours, *theirs)}
+    for turn in range(plan.turns):
+        for side in _rotated((ours, *theirs), turn):
+            outcomes[side.name].append(side.train(turn, limits))
+            speed = outcomes[side.name][-1].steps_per_second
+            progress(f"{algo}, same settings, turn {turn + 1} of {plan.turns}: {side.name}: {speed:,.0f} steps/s")
+    runs = [Runs(name, tuple(found)) for name, found in outcomes.items()]
+    return SpeedResult(algo, limits.total_steps, runs[0], tuple(runs[1:]))
+
+
+def compare_time_to_return(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> GoalResult:
+    """Train with each side's recommended settings until the goals are reached, seed by seed."""
+    match = recommended_settings(algo)
+    heats: list[Runs] = []
+    entries: list[tuple[Side, Limits]] = [(Ours(OURS, match.ours), _limits(match.ours.total_steps, plan))]
+    if peer_python:
+        fastest = _fastest_way(match, peer_python, plan, heats, progress)
+        entries += [(_like(fastest, peer), _limits(peer.total_steps, plan)) for peer in match.theirs]
+    outcomes: dict[str, list[Outcome]] = {side.name: [] for side, _ in entries}
+    for turn, seed in enumerate(plan.seeds):
+        for side, limits in _rotated(entries, turn):
+            outcomes[side.name].append(side.train(seed, limits))
+            progress(f"{algo}, to a return, seed {seed}: {side.name}: {_told(outcomes[side.name][-1])}")
+    runs = [Runs(name, tuple(found)) for name, found in outcomes.items()]
+    return GoalResult(algo, runs[0], tuple(runs[1:]), tuple(heats))
+
+
+def profile(algo: str, plan: Plan) -> ProfileResult:
+    """Where the time of training with our defaults goes."""
+    match = recommended_settings(algo)
+    rollouts = match.whole_rollouts(plan.steps) // match.rollout
+    request = our_request("profile", match.ours, Limits(match.ours.total_steps)) | {"rollouts": rollouts}
+    return ProfileResult(algo, **run_script(sys.executable, OUR_SCRIPT, request))
+
+
+def _fastest_way(match: Match, python: str, plan: Plan, heats: list[Runs], progress: Progress) -> Theirs:
+    ways = variants(match.theirs[0].side(match.algo, python))
+    for way in ways:
+        heats.append(Runs(way.name, (way.train(0, Limits(plan.heat_steps)),)))
+        progress(f"{match.algo}, heats: {way.name}: {heats[-1].steps_per_second:,.0f} steps/s")
+    return max(zip(ways, heats, strict=True), key=lambda pair: pair[1].steps_per_second)[0]
+
+
+def _like(way: Theirs, peer: Peer) -> Theirs:
+    return replace(peer.side(way.algo, way.python), vec_env=way.vec_env, threads=way.threads)
+
+
+def _limits(total_steps: int, plan: Plan) -> Limits:
+    return Limits(total_steps, plan.goals, plan.most_seconds)
+
+
+def _rotated(things: Sequence[Thing], by: int) -> list[Thing]:
+    """Each turn begins with another one, so none always follows the same neighbour."""
+    start = by % len(things)
+    return [*things[start:], *things[:start]]
+
+
+def _told(outcome: Outcome) -> str:
+    reached = ", ".join(f"{found.goal:g} after {found.seconds:.0f} s" for found in outcome.reached)
+    return f"{reached or 'nothing reached'}, ended after {outcome.seconds:.0f} s and {outcome.steps:,} steps"

@@ -1,0 +1,99 @@
+"""Train once with Stable-Baselines3, in this process, and print what it took as JSON.
+
+Run by the Python of an environment that has stable-baselines3; it knows nothing of envfleet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+WINDOW = 100
+
+
+def train(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the environments and the model, learn until the steps are done or the goals are reached."""
+    torch = importlib.import_module("torch")
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    started = time.perf_counter()
+    envs = _environments(request)
+    goals = _goals(request)
+    model = _model(request, envs)
+    ready = time.perf_counter()
+    goals.clock = ready
+    model.learn(request["total_steps"], callback=goals)
+    seconds = time.perf_counter() - ready
+    last = _mean_return(model)
+    envs.close()
+    return {
+        "steps": int(model.num_timesteps),
+        "seconds": seconds,
+        "set_up_seconds": ready - started,
+        "last_return": last,
+        "reached": goals.reached,
+        "plan": f"{request['vec_env']}, {torch.get_num_threads()} torch threads",
+        "versions": {name: _version(name) for name in ("stable_baselines3", "gymnasium", "torch", "numpy")},
+    }
+
+
+def _environments(request: Mapping[str, Any]) -> Any:
+    vec_env = importlib.import_module("stable_baselines3.common.vec_env")
+    make_vec_env = importlib.import_module("stable_baselines3.common.env_util").make_vec_env
+    vec_env_cls = getattr(vec_env, request["vec_env"])
+    return make_vec_env(request["env_id"], request["num_envs"], seed=request["seed"], vec_env_cls=vec_env_cls)
+
+
+def _model(request: Mapping[str, Any], envs: Any) -> Any:
+    algorithms = importlib.import_module("stable_baselines3")
+    settings = dict(request["settings"])
+    if request["anneal"]:
+        rate = settings["learning_rate"]
+        settings["learning_rate"] = lambda remaining: rate * remaining
+    algorithm = getattr(algorithms, request["algo"].upper())
+    return algorithm("MlpPolicy", envs, seed=request["seed"], device="cpu", **settings)
+
+
+def _mean_return(model: Any) -> float | None:
+    """Of the last 100 training episodes; None before so many have ended."""
+    ended = model.ep_info_buffer
+    return sum(episode["r"] for episode in ended) / len(ended) if len(ended) >= WINDOW else None
+
+
+def _goals(request: Mapping[str, Any]) -> Any:
+    callbacks = importlib.import_module("stable_baselines3.common.callbacks")
+
+    class Goals(callbacks.BaseCallback):  # type: ignore[misc, name-defined]
+        """Notes when each goal is reached; after the last one, or out of time, training ends."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.clock = 0.0
+            self.reached: list[dict[str, float]] = []
+            self.over = False
+
+        def _on_step(self) -> bool:
+            return not self.over
+
+        def _on_rollout_end(self) -> None:
+            seconds, found = time.perf_counter() - self.clock, _mean_return(self.model)
+            for goal in request["goals"][len(self.reached) :]:
+                if found is None or found < goal:
+                    break
+                self.reached.append({"goal": goal, "seconds": seconds, "steps": self.num_timesteps})
+            everything = bool(request["goals"]) and len(self.reached) == len(request["goals"])
+            self.over = everything or seconds > request["most_seconds"]
+
+    return Goals()
+
+
+def _version(module: str) -> str:
+    return str(importlib.import_module(module).__version__)
+
+
+if __name__ == "__main__":
+    print(json.dumps(train(json.loads(sys.argv[1]))))

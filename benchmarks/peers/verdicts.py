@@ -1,0 +1,204 @@
+"""Results as text and as JSON, held against what training must show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.machine import Machine
+from harness.report import table
+
+from .contests import GoalResult, Plan, ProfileResult, Runs, SpeedResult
+from .matches import ENV_ID, recommended_settings, same_settings
+
+SAME_STEPS = 2.0
+SAME_RETURN = 3.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many times faster we were; `at_least` if theirs gave up before, so that it is a lower bound."""
+
+    claim: str
+    needed: float
+    measured: float | None
+    at_least: bool
+    met: bool
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything one run found out."""
+
+    command: str
+    machine: Machine
+    load_before: tuple[float, float, float]
+    load_after: tuple[float, float, float]
+    plan: Plan
+    speed: tuple[SpeedResult, ...]
+    time_to_return: tuple[GoalResult, ...]
+    profile: tuple[ProfileResult, ...]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What the figures say, for what was measured with peers."""
+        found = [_speed_verdict(result) for result in self.speed if result.theirs]
+        return found + [_goal_verdict(result, self.plan.goals[0]) for result in self.time_to_return if result.theirs]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain dicts and lists; infinite times are null; `all_met` is null if nothing was held against a peer."""
+        verdicts = self.verdicts
+        plain = {
+            **asdict(self),
+            "env_id": ENV_ID,
+            "settings": {
+                "same": [asdict(same_settings(result.algo)) for result in self.speed],
+                "recommended": [asdict(recommended_settings(result.algo)) for result in self.time_to_return],
+            },
+            "speed": [_speed_json(result) for result in self.speed],
+            "time_to_return": [_goal_json(result, self.plan.goals) for result in self.time_to_return],
+            "profile": [
+                {**asdict(result), "shares": result.shares, "steps_per_second": result.steps_per_second}
+                for result in self.profile
+            ],
+            "requirements": [asdict(verdict) for verdict in verdicts],
+            "all_met": all(verdict.met for verdict in verdicts) if verdicts else None,
+        }
+        return {name: _finite(value) for name, value in plain.items()}
+
+
+def report_text(report: Report) -> str:
+    """Every table that has rows, in Markdown."""
+    tables = [
+        ("Every contestant with the same settings, median steps/s", _contestants_text(report)),
+        ("Summary", _summary_text(report)),
+        ("Where our time goes, default settings", _profile_text(report)),
+        ("Requirements", _verdicts_text(report)),
+    ]
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in tables if text)
+
+
+def _contestants_text(report: Report) -> str:
+    rows = [
+        [f"{result.algo}: {runs.name}", f"{runs.steps_per_second:,.0f}", f"{runs.seconds_spent:.1f}", _set_up(runs)]
+        for result in report.speed
+        for runs in (result.ours, *result.theirs)
+    ]
+    return table(["contestant", "steps/s", "seconds", "and to set up"], rows) if rows else ""
+
+
+def _summary_text(report: Report) -> str:
+    rows = [_speed_row(result) for result in report.speed]
+    rows += [_goal_row(result, goal) for result in report.time_to_return for goal in report.plan.goals]
+    return table([ENV_ID, "envfleet", "Stable-Baselines3", "times faster"], rows) if rows else ""
+
+
+def _speed_row(result: SpeedResult) -> list[str]:
+    theirs = f"{result.best.steps_per_second:,.0f} ({result.best.name})" if result.best else "not run"
+    spread = f" ({min(result.ratios):.2f} to {max(result.ratios):.2f})" if result.ratios else ""
+    return [
+        f"{result.algo.upper()}, same settings, {result.steps:,} steps: steps/s",
+        f"{result.ours.steps_per_second:,.0f}",
+        theirs,
+        f"{result.ratio:.2f}{spread}" if result.ratio else "",
+    ]
+
+
+def _goal_row(result: GoalResult, goal: float) -> list[str]:
+    theirs, ratio = result.quickest(goal), result.ratio(goal)
+    return [
+        f"{result.algo.upper()} to a return of {goal:g}: seconds",
+        _seconds(result.ours, goal),
+        f"{_seconds(theirs, goal)} ({theirs.name})" if theirs else "not run",
+        f"{'> ' if ratio[1] else ''}{ratio[0]:.1f}" if ratio else "",
+    ]
+
+
+def _seconds(runs: Runs, goal: float) -> str:
+    seconds = runs.seconds_to(goal)
+    return f"not reached in {runs.seconds_spent:.0f}" if math.isinf(seconds) else f"{seconds:.0f}"
+
+
+def _set_up(runs: Runs) -> str:
+    return f"{sum(outcome.set_up_seconds for outcome in runs.outcomes) / len(runs.outcomes):.1f}"
+
+
+def _profile_text(report: Report) -> str:
+    if not report.profile:
+        return ""
+    parts = list(report.profile[0].seconds)
+    rows = [
+        [
+            result.algo,
+            *(f"{result.shares[part]:.0%}" for part in parts),
+            f"{result.steps_per_second:,.0f}",
+            result.plan.split(",")[0],
+        ]
+        for result in report.profile
+    ]
+    return table(["algorithm", *parts, "steps/s", "backend"], rows)
+
+
+def _verdicts_text(report: Report) -> str:
+    rows = [
+        [
+            verdict.claim,
+            "not reached" if verdict.measured is None else f"{'> ' if verdict.at_least else ''}{verdict.measured:.2f}",
+            f"{verdict.needed:.1f}",
+            "yes" if verdict.met else "NO",
+        ]
+        for verdict in report.verdicts
+    ]
+    return table(["requirement", "measured", "needed", "met"], rows) if rows else ""
+
+
+def _speed_verdict(result: SpeedResult) -> Verdict:
+    met = result.ratio is not None and result.ratio >= SAME_STEPS
+    return Verdict(f"{result.algo}: times faster to the same steps", SAME_STEPS, result.ratio, False, met)
+
+
+def _goal_verdict(result: GoalResult, goal: float) -> Verdict:
+    ratio, at_least = result.ratio(goal) or (None, False)
+    met = ratio is not None and ratio >= SAME_RETURN
+    return Verdict(f"{result.algo}: times faster to a return of {goal:g}", SAME_RETURN, ratio, at_least, met)
+
+
+def _speed_json(result: SpeedResult) -> dict[str, Any]:
+    return {
+        "algo": result.algo,
+        "steps": result.steps,
+        "contestants": [_runs_json(runs) for runs in (result.ours, *result.theirs)],
+        "best_peer": result.best.name if result.best else None,
+        "ratio": result.ratio,
+        "ratios": result.ratios,
+    }
+
+
+def _goal_json(result: GoalResult, goals: tuple[float, ...]) -> dict[str, Any]:
+    return {
+        "algo": result.algo,
+        "contestants": [
+            {**_runs_json(runs), "seconds_to": {f"{goal:g}": runs.seconds_to(goal) for goal in goals}}
+            for runs in (result.ours, *result.theirs)
+        ],
+        "heats": [_runs_json(runs) for runs in result.heats],
+        "ratios": {f"{goal:g}": _ratio_json(result, goal) for goal in goals},
+    }
+
+
+def _ratio_json(result: GoalResult, goal: float) -> dict[str, Any] | None:
+    found, theirs = result.ratio(goal), result.quickest(goal)
+    return {"ratio": found[0], "at_least": found[1], "peer": theirs.name} if found and theirs else None
+
+
+def _runs_json(runs: Runs) -> dict[str, Any]:
+    return {**asdict(runs), "steps_per_second": runs.steps_per_second}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

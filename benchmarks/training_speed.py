@@ -1,0 +1,118 @@
+"""Training against Stable-Baselines3 on LunarLander-v3: the same steps, the same return, and where our time goes.
+
+python benchmarks/training_speed.py                                     everything, about an hour
+python benchmarks/training_speed.py --sections speed                    the same settings only, a quarter of an hour
+python benchmarks/training_speed.py --sections profile --no-peers       half a minute
+python benchmarks/training_speed.py --json results.json                 every figure as well
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from harness.report import machine_text
+from learning.jobs import machine_with_torch
+from peers import contests, verdicts
+from peers.installation import peer_python
+from peers.matches import ALGOS
+
+SECTIONS = ("speed", "return", "profile")
+FULL = contests.Plan(
+    steps=100_000, turns=3, heat_steps=20_000, seeds=(0, 1, 2), goals=(200.0, 230.0), most_seconds=600.0
+)
+QUICK = contests.Plan(steps=1, turns=1, heat_steps=2_000, seeds=(0,), goals=(200.0, 230.0), most_seconds=2.0)
+VENV = Path(__file__).resolve().parents[1] / "build" / "peers"
+
+
+def main() -> None:
+    """Measure, print the tables, write the JSON."""
+    options = parse_arguments()
+    report = measure(options, plan_of(options))
+    print(f"\n{verdicts.report_text(report)}")
+    if options.json:
+        options.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION", help=", ".join(SECTIONS))
+    add("--algos", nargs="+", choices=ALGOS, default=ALGOS, metavar="ALGO", help=", ".join(ALGOS))
+    add("--steps", type=int, metavar="N", help=f"environment steps a turn, default {FULL.steps:,}")
+    add("--turns", type=int, metavar="N", help=f"turns a contestant, default {FULL.turns}")
+    add("--seeds", nargs="+", type=int, metavar="SEED", help="of the runs to a return, default 0 1 2")
+    add("--goals", nargs="+", type=float, metavar="RETURN", help="to reach, the lowest first, default 200 230")
+    add("--time-budget", type=float, metavar="SECONDS", help=f"to reach them in, default {FULL.most_seconds:g}")
+    add("--quick", action="store_true", help="one rollout a turn, two seconds to reach a return")
+    add("--no-peers", action="store_true", help="leave Stable-Baselines3 out")
+    add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers")
+    add("--json", type=Path, metavar="PATH", help="write every figure to this file")
+    options = parser.parse_args()
+    for name, value in (("--steps", options.steps), ("--turns", options.turns)):
+        if value is not None and value < 1:
+            parser.error(f"{name} must be 1 or more, got {value}")
+    if options.goals and sorted(set(options.goals)) != options.goals:
+        parser.error(f"--goals must grow, got {' '.join(map(str, options.goals))}")
+    return options
+
+
+def plan_of(options: argparse.Namespace) -> contests.Plan:
+    """How much was asked for."""
+    preset = QUICK if options.quick else FULL
+    return contests.Plan(
+        steps=options.steps or preset.steps,
+        turns=options.turns or preset.turns,
+        heat_steps=preset.heat_steps,
+        seeds=tuple(options.seeds or preset.seeds),
+        goals=tuple(options.goals or preset.goals),
+        most_seconds=options.time_budget or preset.most_seconds,
+    )
+
+
+def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report:
+    """Run what was asked for."""
+    alone = options.no_peers or set(options.sections) == {"profile"}
+    python = None if alone else peer_python(options.peers_venv, progress)
+    here, load_before = machine_with_torch(), os.getloadavg()
+    print(machine_text(here, load_before), flush=True)
+    wanted = {section: options.algos if section in options.sections else () for section in SECTIONS}
+    return verdicts.Report(
+        command=command_of(options),
+        machine=here,
+        load_before=load_before,
+        profile=tuple(contests.profile(algo, plan) for algo in wanted["profile"]),
+        speed=tuple(contests.compare_speed(algo, plan, python, progress) for algo in wanted["speed"]),
+        time_to_return=tuple(
+            contests.compare_time_to_return(algo, plan, python, progress) for algo in wanted["return"]
+        ),
+        load_after=os.getloadavg(),
+        plan=plan,
+    )
+
+
+def command_of(options: argparse.Namespace) -> str:
+    """What to type to get the same figures, wherever the files lie."""
+    words = ["python", "benchmarks/training_speed.py"]
+    for name in ("sections", "algos", "seeds", "goals"):
+        chosen = getattr(options, name)
+        words += [f"--{name}", *map(str, chosen)] if chosen and isinstance(chosen, list) else []
+    for name in ("steps", "turns", "time_budget"):
+        value = getattr(options, name)
+        words += [f"--{name.replace('_', '-')}", f"{value:g}"] if value else []
+    words += [flag for flag, on in (("--quick", options.quick), ("--no-peers", options.no_peers)) if on]
+    return shlex.join(words)
+
+
+def progress(text: str) -> None:
+    """Tell what is going on, apart from the results."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

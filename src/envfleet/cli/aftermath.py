@@ -1,0 +1,95 @@
+"""What follows a training: a score, curves, a video, and what to try next."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from envfleet.cli.settings import RunOptions
+from envfleet.cli.showcase import need_no_screen
+from envfleet.cli.trouble import explained
+from envfleet.scenarios import format_randomize
+from envfleet.train.config import TrainConfig
+from envfleet.train.console import duration, score
+from envfleet.train.evaluate import evaluate
+from envfleet.train.evaluation import Evaluation
+from envfleet.train.files import replacing
+from envfleet.train.folder import RunFolder
+from envfleet.train.plots import plot_runs
+from envfleet.train.progress import TrainingResult
+from envfleet.train.showcase import showcase
+
+
+def finish(result: TrainingResult, options: RunOptions) -> int:
+    """Evaluate, plot and film a finished run's agent, and say where everything is; returns the exit code.
+
+    A part that cannot be done is said to be missing, and the others are done all the same: the training is not lost.
+    """
+    began = time.monotonic()
+    parts: dict[str, Callable[[], str]] = {}
+    if options.eval_episodes:
+        parts["evaluation"] = lambda: _evaluate(result, options.eval_episodes)
+    parts["curves"] = lambda: str(plot_runs(result.run_dir))
+    if options.showcase:
+        parts["showcase"] = lambda: _film(result)
+    print()
+    for name, make in parts.items():
+        _say(name, _outcome(make))
+    folder = RunFolder(result.run_dir)
+    _say("weights", f"{folder.actor}, {folder.critic.name}")
+    _say("metrics", f"{folder.metrics}, also for TensorBoard")
+    _say("time", f"{duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest")
+    print("\nTo try next:")
+    for command in _next_commands(result.agent.config, result.run_dir):
+        print(f"    {command}")
+    return 0
+
+
+def _outcome(make: Callable[[], str]) -> str:
+    try:
+        return make()
+    except Exception as error:
+        sentence = explained(error) or f"{type(error).__name__}: {error}"
+        return f"not made: {' '.join(sentence.split())}"
+
+
+def _evaluate(result: TrainingResult, episodes: int) -> str:
+    found = evaluate(result.agent, episodes=episodes, backend=result.agent.config.backend)
+    path = result.run_dir / "evaluation.json"
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(found.to_json_dict(), indent=2) + "\n")
+    return f"{_summary(found)}: {path}"
+
+
+def _summary(found: Evaluation) -> str:
+    decimals = 1 if max(map(abs, found.returns)) >= 10 else 3
+    mean, half, worst, best = (
+        f"{value:.{decimals}f}"
+        for value in (found.mean_return, found.half_interval, found.min_return, found.max_return)
+    )
+    interval = f" ± {half}" if found.episodes > 1 else ""
+    return f"mean return {mean}{interval} over {found.episodes} episodes (worst {worst}, best {best})"
+
+
+def _film(result: TrainingResult) -> str:
+    need_no_screen()
+    shown = showcase(result.agent, path=result.run_dir / "showcase.mp4")
+    return f"{shown.path}, {shown.still.name} (returns {', '.join(map(score, shown.returns))})"
+
+
+def _say(name: str, what: str) -> None:
+    print(f"{name:<12}{what}", flush=True)
+
+
+def _next_commands(config: TrainConfig, run_dir: Path) -> list[str]:
+    run = shlex.quote(str(run_dir))
+    commands = [f"envfleet evaluate {run} --episodes 1000 --seed 1"]
+    if config.env_id.startswith("LunarLander"):
+        commands = [f"envfleet evaluate {run} --sweep gravity=-11:-2:6 wind_power=0:20:5"]
+    if config.randomize:
+        texts = [f"{name}={text}" for name, text in format_randomize(config.randomize).items()]
+        commands.append(f"envfleet evaluate {run} --randomize {shlex.join(texts)}")
+    return [*commands, f"envfleet showcase {run} --episodes 5 --seed 1", f"tensorboard --logdir {run}"]

@@ -1,0 +1,125 @@
+"""`envfleet evaluate`: how good a run's agent is, in one scenario or across several."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
+from envfleet.cli.trouble import UsageError
+from envfleet.scenarios import Sweep
+
+if TYPE_CHECKING:
+    from envfleet.train.evaluation import Scenario
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Play episodes with a run's agent and report their returns, with the mean's 95 % interval.
+
+    Attributes:
+        run: the run's folder.
+        episodes: how many, in each scenario.
+        seed: fixes the episodes; none of them occurred in training.
+        sweep: parameters to vary, one after the other and a scenario each value: gravity=-11:-2:6 is six values, the
+            first and the last given; wind_power=0,5,10 and enable_wind=True,False list them.
+        plot: where to draw a sweep; by default scenarios.png in the run.
+        env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
+        randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
+        stochastic: draw actions from the policy instead of taking the likeliest.
+        num_envs: how many copies of the environment are stepped at once.
+        backend: where they run: "auto" (measured), "sync" (this thread) or "process" (worker processes).
+        as_json: print one line of JSON instead of a table.
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    episodes: int = 100
+    seed: int = 0
+    sweep: Annotated[Sweeps, arg(help_behavior_hint="(default: none)")] = ()
+    plot: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
+    env_kwargs: Annotated[EnvKwargs, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
+    randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
+    stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    num_envs: int = 10
+    backend: Literal["auto", "sync", "process"] = "auto"
+    as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    options = parse(_Options, "evaluate", argv)
+    if options.plot is not None and not options.sweep:
+        raise UsageError("--plot draws a sweep: give one too, such as --sweep gravity=-11:-2:6.")
+    return _evaluate_sweeps(options) if options.sweep else _evaluate(options)
+
+
+def _evaluate(options: _Options) -> int:
+    # Late: torch takes seconds to load, and a help text does not need it.
+    from envfleet.train.evaluate import evaluate, table
+
+    found = evaluate(options.run, **_arguments(options))
+    print(json.dumps(found.to_json_dict()) if options.as_json else table([found]))
+    return 0
+
+
+def _evaluate_sweeps(options: _Options) -> int:
+    from envfleet.train.checkpoint import load_agent
+    from envfleet.train.evaluate import evaluate_sweep, table
+
+    agent = load_agent(options.run)
+    singles = [Sweep(sweep.name, (value,)) for sweep in options.sweep for value in sweep.values]
+    scenarios: list[Scenario] = []
+    for number, single in enumerate(singles, start=1):
+        _say_under_way(f"scenario {number} of {len(singles)}: {single.name}={single.values[0]}")
+        scenarios += evaluate_sweep(agent, single, **_arguments(options))
+    _say_under_way("")
+    if options.as_json:
+        rows = [scenario.to_json_dict() for scenario in scenarios]
+        print(json.dumps({"env_id": agent.config.env_id, "seed": options.seed, "scenarios": rows}))
+    else:
+        print(table(scenarios))
+    if options.plot is not None or not options.as_json:
+        _plot(scenarios, options)
+    return 0 if any(scenario.evaluation is not None for scenario in scenarios) else 1
+
+
+def _arguments(options: _Options) -> dict[str, Any]:
+    return {
+        "episodes": options.episodes,
+        "seed": options.seed,
+        "num_envs": options.num_envs,
+        "env_kwargs": options.env_kwargs,
+        "randomize": options.randomize,
+        "backend": options.backend,
+        "deterministic": not options.stochastic,
+    }
+
+
+def _plot(scenarios: Sequence[Scenario], options: _Options) -> None:
+    from envfleet.train.plots import plot_scenarios
+
+    rows: Any = [
+        {**scenario.to_json_dict(), "value": float(scenario.value)}
+        for scenario in scenarios
+        if scenario.evaluation is not None and isinstance(scenario.value, (bool, int, float))
+    ]
+    if not rows:
+        print(
+            "No plot: none of these scenarios has a number for a value and episodes that were played.", file=sys.stderr
+        )
+        return
+    path = plot_scenarios(rows, options.plot or options.run / "scenarios.png")
+    if not options.as_json:
+        print(f"\nplot: {path}")
+
+
+def _say_under_way(text: str) -> None:
+    """One line that is written over; nothing where it would be kept."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

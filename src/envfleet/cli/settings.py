@@ -1,0 +1,152 @@
+"""The settings of `envfleet train`: the fields of an algorithm's configuration, in groups that read well."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, make_dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import docstring_parser
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+
+from envfleet.cli.parsing import parse
+from envfleet.cli.trouble import UsageError
+from envfleet.train.config import CONFIGS, TrainConfig
+from envfleet.train.optional import require
+from envfleet.train.presets import PRESETS, preset
+
+_DEFAULT_ALGO = "a2c"
+_GROUPS = {
+    "training": ("seed", "total_steps"),
+    "environment": ("num_envs", "backend", "env_kwargs", "randomize", "reseed_every"),
+    "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
+}
+"""Which settings are shown together. All others are shown as the algorithm's own."""
+
+_HELP = {
+    "env_kwargs": "constructor arguments of the environment, such as gravity=-5 enable_wind=True.",
+    "randomize": "parameters drawn anew for each copy, such as gravity=uniform(-11,-9), "
+    "gravity=normal(-10,1,-11.99,-0.01) and enable_wind=choice(True,False), or the preset lunar-lander.",
+}
+"""What a command line takes where Python takes a dict."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What to do beside the training.
+
+    Attributes:
+        eval_episodes: episodes to evaluate the agent on afterwards; 0 for none.
+        showcase: make no video of it.
+        wandb: also log to Weights & Biases.
+    """
+
+    eval_episodes: int = 100
+    showcase: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True
+    wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+
+    def check(self) -> None:
+        """Refuse now what would otherwise fail when the training is over, or has begun."""
+        if self.eval_episodes < 0:
+            raise UsageError(f"--eval-episodes must be 0 or more, got {self.eval_episodes}.")
+        if self.wandb:
+            require("wandb", "wandb")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `envfleet train` was asked for.
+
+    Attributes:
+        config: what to learn and how.
+        run_dir: where to, None for a new folder below `runs`.
+        options: what else to do.
+    """
+
+    config: TrainConfig
+    run_dir: Path | None
+    options: RunOptions
+
+
+def parse_request(argv: Sequence[str]) -> Request:
+    """Read the arguments of `envfleet train`; defaults are those of the algorithm, or of the environment's preset."""
+    algo = _given_algo(argv)
+    guess = next((text for text in argv if (text, algo) in PRESETS), "")
+    form = _parse_form(preset(guess, algo), argv)
+    if guess not in ("", form.env_id):  # the guess was the value of some other setting
+        form = _parse_form(preset(form.env_id, algo), argv)
+    values = {name: value for group in (*_GROUPS, algo) for name, value in vars(getattr(form, group)).items()}
+    return Request(CONFIGS[algo](form.env_id, **values), form.run_dir, form.run)
+
+
+def _given_algo(argv: Sequence[str]) -> str:
+    """The algorithm decides which settings there are, so it is needed before they can be read."""
+    texts = [text.removeprefix("--algo=") for text in argv if text.startswith("--algo=")]
+    texts += [value for flag, value in pairwise(argv) if flag == "--algo"]
+    return texts[-1] if texts and texts[-1] in CONFIGS else _DEFAULT_ALGO
+
+
+def _parse_form(defaults: TrainConfig, argv: Sequence[str]) -> Any:
+    first, second = (name for name in CONFIGS if name != defaults.algo)
+    suited = f"\n\nThe defaults are those that suit {defaults.env_id}." if defaults.env_id else ""
+    description = (
+        "Train an agent. Settings, curves, weights, scores and a video go into a folder.\n\n"
+        f"Shown are the settings of {defaults.algo}; for the others add --algo {first} or --algo {second}.{suited}"
+    )
+    return parse(_form(defaults), "train", argv, description)
+
+
+def _form(defaults: TrainConfig) -> type[Any]:
+    """A dataclass with the configuration's fields, `defaults` as defaults and a nested dataclass for each group."""
+    help_texts = _help_texts(type(defaults))
+    grouped = {name for names in _GROUPS.values() for name in names}
+    own = [entry.name for entry in dataclasses.fields(defaults) if entry.name not in {"env_id", *grouped}]
+    groups = [
+        (title, OmitArgPrefixes[_group(title, names, defaults, help_texts)])  # type: ignore[misc]
+        for title, names in {**_GROUPS, defaults.algo: own}.items()
+    ]
+    return make_dataclass(
+        "Form",
+        [
+            ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=help_texts["env_id"])]),
+            ("algo", Annotated[Literal[tuple(CONFIGS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
+            ("run_dir", _path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
+            (
+                "resume",
+                _path("RUN", "go on with a run that was stopped; takes no settings, the run has them."),
+                None,
+            ),
+            ("run", OmitArgPrefixes[RunOptions], field(default_factory=RunOptions)),
+            *groups,
+        ],
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def _path(metavar: str, help_text: str) -> Any:
+    return Annotated[Path | None, arg(metavar=metavar, help=help_text, help_behavior_hint="")]
+
+
+def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: dict[str, str]) -> type[Any]:
+    types: Any = get_type_hints(type(defaults))
+    fields = []
+    for name in names:
+        default = getattr(defaults, name)
+        hint = "(default: none)" if default == {} else None
+        annotation = Annotated[types[name], arg(help=help_texts[name], help_behavior_hint=hint)]
+        fields.append((name, annotation, field(default_factory=partial(copy, default))))
+    group = make_dataclass(title, fields, frozen=True)
+    group.__doc__ = ""  # or else it would be the signature, which the help text would show
+    return group
+
+
+def _help_texts(config: type[TrainConfig]) -> dict[str, str]:
+    described = [docstring_parser.parse(parent.__doc__ or "").params for parent in reversed(config.__mro__)]
+    texts = {entry.arg_name: " ".join((entry.description or "").split()) for entries in described for entry in entries}
+    return {**texts, **_HELP}

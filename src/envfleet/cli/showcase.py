@@ -1,0 +1,64 @@
+"""`envfleet showcase`: a video of a run's agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from envfleet.cli.parsing import EnvKwargs, Randomize, parse
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Film episodes of a run's agent: a video, and a still of the best episode beside it.
+
+    Attributes:
+        run: the run's folder.
+        episodes: how many.
+        seed: fixes the episodes; with that of an evaluation they are the first ones of its environments.
+        output: the video, ending in .mp4; by default showcase.mp4 in the run.
+        env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
+        randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
+        stochastic: draw actions from the policy instead of taking the likeliest.
+    """
+
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    episodes: int = 3
+    seed: int = 0
+    output: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
+    env_kwargs: Annotated[EnvKwargs, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
+    randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
+    stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+
+
+def need_no_screen() -> None:
+    """Keep SDL, which draws many environments, from looking for a screen and complaining that there is none."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    options = parse(_Options, "showcase", argv)
+    need_no_screen()
+    # Late: torch takes seconds to load, and a help text does not need it.
+    from envfleet.train.console import score
+    from envfleet.train.showcase import showcase
+
+    shown = showcase(
+        options.run,
+        episodes=options.episodes,
+        seed=options.seed,
+        path=options.output,
+        env_kwargs=options.env_kwargs,
+        randomize=options.randomize,
+        deterministic=not options.stochastic,
+    )
+    for number, (total, length) in enumerate(zip(shown.returns, shown.lengths, strict=True), start=1):
+        print(f"episode {number}: return {score(total)} in {length} steps")
+    print(f"video: {shown.path}\nstill: {shown.still}")
+    return 0

@@ -1,0 +1,71 @@
+"""`envfleet train`: train an agent, then evaluate, plot and film it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import OmitArgPrefixes, arg
+
+from envfleet.cli.parsing import parse_known
+from envfleet.cli.settings import Request, RunOptions, parse_request
+from envfleet.cli.trouble import INTERRUPTED, UsageError
+from envfleet.train.config import TrainConfig
+from envfleet.train.presets import preset_changes
+
+
+@dataclass(frozen=True)
+class _Resumption:
+    """Go on with a run that was stopped, as if it had not been.
+
+    Attributes:
+        resume: the run's folder. All its settings stay as they are.
+        run: what else to do.
+    """
+
+    resume: Annotated[Path, arg(metavar="RUN")]
+    run: OmitArgPrefixes[RunOptions]
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command and return its exit code."""
+    if any(text == "--resume" or text.startswith("--resume=") for text in argv):
+        return _resume(argv)
+    request = parse_request(argv)
+    _say_preset(request.config)
+    return _train(request)
+
+
+def _train(request: Request) -> int:
+    # Late: until here torch, which takes seconds to load, was not needed.
+    from envfleet.cli.aftermath import finish
+    from envfleet.train.run import train
+
+    request.options.check()
+    result = train(request.config, run_dir=request.run_dir, wandb=request.options.wandb)
+    return finish(result, request.options) if result.finished else INTERRUPTED
+
+
+def _resume(argv: Sequence[str]) -> int:
+    asked, others = parse_known(_Resumption, "train", argv)
+    if others:
+        raise UsageError(
+            f"a run goes on with its own settings, so leave out {shlex.join(others)} and write\n"
+            f"    envfleet train --resume {shlex.quote(str(asked.resume))}"
+        )
+    from envfleet.cli.aftermath import finish
+    from envfleet.train.run import resume
+
+    asked.run.check()
+    result = resume(asked.resume, wandb=asked.run.wandb)
+    return finish(result, asked.run) if result.finished else INTERRUPTED
+
+
+def _say_preset(config: TrainConfig) -> None:
+    changes = preset_changes(config.env_id, config.algo)
+    in_force = [f"{name}={value}" for name, value in changes.items() if getattr(config, name) == value]
+    if in_force:
+        print(f"Settings known to suit {config.env_id}: {', '.join(in_force)}.")

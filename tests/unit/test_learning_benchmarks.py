@@ -1,0 +1,428 @@
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import training_speed  # noqa: E402
+from harness.machine import this_machine  # noqa: E402
+from learning import jobs, report, results, run  # noqa: E402
+from learning.studies import STUDIES, study_named  # noqa: E402
+from peers import contests, matches, sides, verdicts  # noqa: E402
+
+from envfleet.train import A2CConfig, PPOConfig, preset  # noqa: E402
+
+CARTPOLE = study_named("cartpole-a2c")
+
+
+def called(main: Callable[[], int | None], *arguments: str) -> tuple[str, str]:
+    """What a script prints, called in this process, which has torch already; the runs get processes of their own."""
+    output, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
+        patch.setattr(sys, "argv", ["script", *arguments])
+        assert not main(), errors.getvalue()
+    return output.getvalue(), errors.getvalue()
+
+
+# --- learning/run.py, as a whole -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny_studies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """Two seeds side by side, then one of them again and a third one alone: the folder and what was printed last."""
+    work = tmp_path_factory.mktemp("learning")
+    common = ("--quick", "--study", "cartpole-a2c", "--work", str(work))
+    called(run.main, *common, "--seeds", "0", "1", "--parallel", "2")
+    return work, *called(run.main, *common, "--seeds", "1", "2")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_seeds_run_at_different_times_end_up_in_one_result(tiny_studies: Any) -> None:
+    found = json.loads((tiny_studies[0] / "results" / "cartpole-a2c.json").read_text())
+    assert found["study"] == dataclasses.asdict(CARTPOLE)
+    assert found["config"] == CARTPOLE.settings(quick=True)
+    assert found["every_seed_passes"] is False
+    assert [entry["seed"] for entry in found["seeds"]] == [0, 1, 2]
+    assert [entry["side_by_side"] for entry in found["seeds"]] == [2, 2, 1]
+    assert [entry["backend"] for entry in found["seeds"]] == ["sync", "sync", "auto"]
+    assert found["seeds"][1]["command"].endswith("--study cartpole-a2c --seeds 0 1 --parallel 2 --quick")
+    assert "seed 1: done before" in tiny_studies[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_seeds_figures_are_those_of_its_run_and_evaluation(tiny_studies: Any) -> None:
+    for entry in json.loads((tiny_studies[0] / "results" / "cartpole-a2c.json").read_text())["seeds"]:
+        assert entry["min_return"] <= entry["mean_return"] <= entry["max_return"]
+        assert entry["interval_low"] <= entry["mean_return"] <= entry["interval_high"]
+        assert entry["mean_length"] == entry["mean_return"]
+        assert entry["episodes"] == 2
+        assert entry["passes"] is False
+        assert entry["steps"] == CARTPOLE.config(0, "sync", quick=True).total_steps
+        assert entry["steps_per_second"] == pytest.approx(entry["steps"] / entry["training_seconds"])
+        assert {"python", "envfleet", "gymnasium", "numpy", "torch"} <= entry["machine"]["versions"].keys()
+        assert len(entry["load_before"]) == len(entry["load_after"]) == 3
+        assert entry["plan"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_curves_tables_and_pictures_lie_beside_the_figures(tiny_studies: Any) -> None:
+    folder = tiny_studies[0] / "results"
+    rows = list(csv.DictReader((folder / "cartpole-a2c.csv").read_text().splitlines()))
+    assert [row["seed"] for row in rows] == sorted(row["seed"] for row in rows)
+    assert {row["seed"] for row in rows} == {"0", "1", "2"}
+    assert {"step", "seconds", "episode_return", "critic_loss"} <= rows[0].keys()
+    assert rows[-1]["step"] == str(CARTPOLE.config(0, "sync", quick=True).total_steps)
+    for picture in ("cartpole-a2c.png", "curves.png"):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+        assert picture in (folder / "README.md").read_text()
+    assert "| cartpole-a2c |" in tiny_studies[1]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_path_of_this_machine_gets_into_the_results(tiny_studies: Any) -> None:
+    work = tiny_studies[0]
+    for name in ("cartpole-a2c.json", "cartpole-a2c.csv", "README.md"):
+        assert str(work) not in (work / "results" / name).read_text()
+
+
+# --- learning, piece by piece ----------------------------------------------------------------------------
+
+
+def seed_result(seed: int, mean_return: float = 500.0, side_by_side: int = 1) -> results.SeedResult:
+    return results.SeedResult(
+        seed=seed,
+        passes=mean_return >= CARTPOLE.bar,
+        mean_return=mean_return,
+        std_return=1.0,
+        interval_low=mean_return - 2.0,
+        interval_high=mean_return + 2.0,
+        min_return=mean_return - 5.0,
+        max_return=mean_return + 5.0,
+        mean_length=mean_return,
+        episodes=100,
+        training_return=None,
+        steps=1_000,
+        training_seconds=2.0,
+        steps_per_second=500.0,
+        evaluation_seconds=1.0,
+        backend="auto",
+        plan="sync",
+        side_by_side=side_by_side,
+        load_before=(0.0, 0.0, 0.0),
+        load_after=(0.0, 0.0, 0.0),
+        command="python benchmarks/learning/run.py",
+        machine=this_machine(),
+    )
+
+
+def a_run(path: Path, rows: int = 3) -> Path:
+    path.mkdir(parents=True)
+    lines = [f"{10 * (row + 1)},{row}.5,{float(row)}" for row in range(rows)]
+    (path / "metrics.csv").write_text("\n".join(["step,seconds,episode_return", *lines, ""]))
+    return path
+
+
+def test_the_studies_train_with_the_settings_envfleet_comes_with() -> None:
+    for study in STUDIES:
+        config = study.config(3, "sync")
+        assert config.total_steps <= study.most_steps
+        shipped = dataclasses.replace(preset(study.env_id, study.algo), seed=3, backend="sync")
+        assert dataclasses.replace(config, total_steps=shipped.total_steps) == shipped
+
+
+def test_a_seed_run_again_takes_the_place_of_its_earlier_result(tmp_path: Path) -> None:
+    folder, run = results.ResultFolder(tmp_path / "results", quick=False), a_run(tmp_path / "run")
+    for found in (seed_result(1), seed_result(0), seed_result(1, mean_return=3.0)):
+        folder.add(CARTPOLE, found, run)
+    read = folder.read(CARTPOLE)
+    assert read.seeds == (seed_result(0), seed_result(1, mean_return=3.0))
+    assert not read.passes
+    assert folder.read_curves(read) == {seed: ["10,0.50,0", "20,1.50,1", "30,2.50,2"] for seed in (0, 1)}
+
+
+def test_seeds_trained_with_other_settings_do_not_count(tmp_path: Path) -> None:
+    folder, run = results.ResultFolder(tmp_path, quick=False), a_run(tmp_path / "run")
+    folder.add(CARTPOLE, seed_result(0), run)
+    path = folder.json_of(CARTPOLE)
+    path.write_text(path.read_text().replace('"gamma": 0.99', '"gamma": 0.5'))
+    assert folder.read(CARTPOLE).seeds == ()
+    folder.add(CARTPOLE, seed_result(1), run)
+    assert list(folder.read_curves(folder.read(CARTPOLE))) == [1]
+    assert {line.split(",")[0] for line in folder.csv_of(CARTPOLE).read_text().splitlines()} == {"seed", "1"}
+
+
+def test_long_metrics_are_thinned_to_means_and_last_counts() -> None:
+    rows = 4 * results.ROWS_A_SEED
+    columns = {
+        "step": np.arange(1.0, rows + 1) * 1_000,
+        "seconds": np.arange(1.0, rows + 1),
+        "episode_return": np.where(np.arange(rows) % 4 == 0, np.nan, np.arange(rows, dtype=np.float64)),
+        "entropy": np.full(rows, np.nan),
+    }
+    lines = results.thinned(columns)
+    assert len(lines) == results.ROWS_A_SEED
+    assert lines[0] == "4000,4.00,2,"
+    assert lines[-1].startswith(f"{rows * 1_000},")
+
+
+def test_runs_that_shared_the_machine_are_marked_and_not_timed() -> None:
+    found = results.StudyResult(CARTPOLE, False, (seed_result(0, side_by_side=2), seed_result(1, mean_return=99.0)))
+    text = report.seeds_text([found])
+    assert "500* |" in text
+    assert "shared the machine" in text
+    summary = report.summary_text([found])
+    assert [cell.strip() for cell in summary.splitlines()[-1].split("|")[1:-1]] == [
+        "cartpole-a2c", "2", "299.5", "99.0", "500", "NO", "1,000", "0.0", "500",
+    ]  # fmt: skip
+    shared = results.StudyResult(CARTPOLE, False, (seed_result(0, side_by_side=2),))
+    assert "not timed" in report.summary_text([shared])
+
+
+def test_a_run_that_fails_is_named_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, pathlib, sys\n"
+        "request = json.loads(sys.argv[1])\n"
+        "if request['seed'] == 0: sys.exit('no engine')\n"
+        "pathlib.Path(sys.argv[2]).mkdir(parents=True)\n"
+        "evaluation = dict.fromkeys(('std_return', 'min_return', 'max_return', 'mean_length'), 1.0)\n"
+        "evaluation |= dict(mean_return=500.0, interval_low=1.0, interval_high=1.0, episodes=100)\n"
+        "print('a line of chatter')\n"
+        "print(json.dumps({'steps': 8, 'training_seconds': 2.0, 'steps_per_second': 4.0, 'training_return': None,\n"
+        "    'plan': request['backend'], 'evaluation_seconds': 1.0, 'evaluation': evaluation,\n"
+        "    'load_before': [0, 0, 0], 'load_after': [0, 0, 0]}))\n"
+    )
+    monkeypatch.setattr(jobs, "SCRIPT", script)
+    way = jobs.Way(2, quick=True, work=tmp_path / "work", command="command")
+    wanted = [jobs.Job(CARTPOLE, seed, way) for seed in (0, 1)]
+    said: list[str] = []
+    ((job, found),) = list(jobs.run_all(wanted, 2, said.append))
+    assert (job.seed, found.passes, found.plan, found.side_by_side) == (1, True, "sync", 2)
+    assert any("cartpole-a2c, seed 0 failed" in line and "no engine" in line for line in said)
+    assert wanted[0].earlier_result() is None
+    assert wanted[1].earlier_result() == found
+    assert jobs.Job(CARTPOLE, 1, dataclasses.replace(way, quick=False)).earlier_result() is None
+    wanted[1].forget()
+    assert wanted[1].earlier_result() is None
+
+
+def test_more_steps_than_allowed_do_not_pass() -> None:
+    job = jobs.Job(CARTPOLE, 0, jobs.Way(1, quick=False, work=Path(), command=""))
+    evaluation = dict.fromkeys(("std_return", "interval_low", "interval_high", "min_return", "max_return"), 0.0)
+    evaluation |= {"mean_return": 500.0, "mean_length": 500.0, "episodes": 100}
+    outcome = {
+        "steps": CARTPOLE.most_steps,
+        "training_seconds": 1.0,
+        "steps_per_second": 1.0,
+        "training_return": 1.0,
+        "plan": "",
+        "evaluation_seconds": 1.0,
+        "load_before": [0, 0, 0],
+        "load_after": [0, 0, 0],
+    }
+    assert job.result_of({**outcome, "evaluation": evaluation}).passes
+    assert not job.result_of({**outcome, "steps": CARTPOLE.most_steps + 1, "evaluation": evaluation}).passes
+    assert not job.result_of({**outcome, "evaluation": {**evaluation, "mean_return": 499.9}}).passes
+
+
+def refused(
+    parse: Callable[[], Any], arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    monkeypatch.setattr(sys, "argv", ["script", *arguments.split()])
+    with pytest.raises(SystemExit, match="2"):
+        parse()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [("--study chess-a2c", "lunarlander-a2c"), ("--parallel 0", "1 or more, got 0")]
+)
+def test_wrong_arguments_of_the_studies_are_refused(
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(run.parse_arguments, arguments, monkeypatch, capsys)
+
+
+# --- training_speed.py, as a whole -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny_speed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    path = tmp_path_factory.mktemp("speed") / "result.json"
+    goals = ("--goals", "-10000", "10000", "--time-budget", "4")
+    arguments = ("--quick", "--no-peers", "--algos", "a2c", *goals, "--json", str(path))
+    output, _ = called(training_speed.main, *arguments)
+    return output, json.loads(path.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_our_speed_is_measured_over_whole_rollouts(tiny_speed: tuple[str, dict[str, Any]]) -> None:
+    (speed,) = tiny_speed[1]["speed"]
+    (ours,) = speed["contestants"]
+    assert (speed["algo"], speed["steps"], speed["ratio"], speed["best_peer"]) == ("a2c", 1280, None, None)
+    assert ours["name"] == "envfleet"
+    assert ours["outcomes"][0]["steps"] == 1280
+    assert ours["outcomes"][0]["set_up_seconds"] > 0
+    assert ours["steps_per_second"] == pytest.approx(1280 / ours["outcomes"][0]["seconds"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_time_to_a_return_is_noted_or_null(tiny_speed: tuple[str, dict[str, Any]]) -> None:
+    (found,) = tiny_speed[1]["time_to_return"]
+    (ours,) = found["contestants"]
+    (outcome,) = ours["outcomes"]
+    # A machine as busy as can be may not see 100 episodes end in time.
+    goals = [reached["goal"] for reached in outcome["reached"]]
+    assert goals in ([], [-10000.0])
+    assert ours["seconds_to"] == {
+        "-10000": outcome["reached"][0]["seconds"] if goals else None,
+        "10000": None,
+    }
+    assert outcome["seconds"] > 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_profile_shares_out_the_whole_time(tiny_speed: tuple[str, dict[str, Any]]) -> None:
+    (found,) = tiny_speed[1]["profile"]
+    assert list(found["shares"]) == ["policy", "engine", "rest of collecting", "update", "bookkeeping"]
+    assert all(share > 0 for share in found["shares"].values())
+    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    assert found["steps_per_second"] == pytest.approx(found["steps"] / sum(found["seconds"].values()))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_settings_machine_and_command_are_written_down(tiny_speed: tuple[str, dict[str, Any]]) -> None:
+    output, result = tiny_speed
+    assert result["command"].startswith("python benchmarks/training_speed.py --algos a2c --goals -10000")
+    assert result["machine"]["versions"].keys() >= {"torch", "gymnasium", "envfleet"}
+    assert len(result["load_before"]) == len(result["load_after"]) == 3
+    assert result["settings"]["same"][0]["theirs"][0]["settings"]["n_steps"] == 128
+    assert result["plan"]["goals"] == [-10000.0, 10000.0]
+    assert (result["requirements"], result["all_met"]) == ([], None)
+    assert "Where our time goes" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [("--goals 230 200", "must grow"), ("--turns 0", "1 or more, got 0")]
+)
+def test_wrong_arguments_of_the_comparison_are_refused(
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(training_speed.parse_arguments, arguments, monkeypatch, capsys)
+
+
+# --- training_speed.py, piece by piece -------------------------------------------------------------------
+
+
+def outcome(seconds: float, reached: dict[float, float] | None = None, steps: int = 1_000) -> sides.Outcome:
+    goals = tuple(sides.Reached(goal, after, 1) for goal, after in (reached or {}).items())
+    return sides.Outcome(0, steps, seconds, 0.1, None, goals, "plan")
+
+
+def runs(name: str, *outcomes: sides.Outcome) -> contests.Runs:
+    return contests.Runs(name, outcomes)
+
+
+def a_report(speed: contests.SpeedResult, goal: contests.GoalResult) -> verdicts.Report:
+    nothing = (0.0, 0.0, 0.0)
+    plan = contests.Plan(1_000, 3, 100, (0, 1, 2), (200.0, 230.0), 60.0)
+    return verdicts.Report("command", this_machine(), nothing, nothing, plan, (speed,), (goal,), ())
+
+
+def test_both_sides_have_the_same_settings() -> None:
+    a2c, ppo = (matches.same_settings(algo) for algo in matches.ALGOS)
+    for match in (a2c, ppo):
+        ours, (peer,) = match.ours, match.theirs
+        assert isinstance(ours, (A2CConfig, PPOConfig))
+        theirs = peer.settings
+        assert ours.num_envs == peer.num_envs
+        assert ours.actor_lr == ours.critic_lr == theirs["learning_rate"]
+        assert (ours.rollout_steps, ours.gamma, ours.gae_lambda, ours.entropy_coef) == tuple(
+            theirs[name] for name in ("n_steps", "gamma", "gae_lambda", "ent_coef")
+        )
+        assert not ours.anneal
+        assert not peer.anneal
+        assert match.whole_rollouts(100_000) % match.rollout == 0
+    assert isinstance(ppo.ours, PPOConfig)
+    assert (ppo.ours.minibatch_size, ppo.ours.epochs) == (64, 4)
+    assert (ppo.theirs[0].settings["batch_size"], ppo.theirs[0].settings["n_epochs"]) == (64, 4)
+
+
+def test_we_are_held_against_their_fastest_way() -> None:
+    slow, fast = runs("slow", outcome(9.0), outcome(9.0)), runs("fast", outcome(4.0), outcome(4.0))
+    speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0), outcome(2.0)), (slow, fast))
+    assert speed.best is not None
+    assert speed.best.name == "fast"
+    assert speed.ratios == (4.0, 2.0)
+    assert speed.ratio == pytest.approx(750 / 250)
+
+
+def test_most_seeds_have_to_reach_a_return() -> None:
+    found = runs("x", outcome(9.0, {200.0: 5.0}), outcome(9.0, {200.0: 3.0}), outcome(9.0))
+    assert found.seconds_to(200.0) == 5.0
+    assert runs("x", outcome(9.0, {200.0: 5.0}), outcome(9.0)).seconds_to(200.0) == math.inf
+
+
+def test_a_peer_that_gave_up_leaves_a_lower_bound() -> None:
+    mine = runs("envfleet", outcome(30.0, {200.0: 10.0, 230.0: 20.0}))
+    short, long = runs("short", outcome(15.0)), runs("long", outcome(60.0, {200.0: 50.0}))
+    found = contests.GoalResult("a2c", mine, (short, long), ())
+    assert found.ratio(200.0) == (5.0, False)
+    assert found.ratio(230.0) == (3.0, True)
+    quickest = found.quickest(230.0)
+    assert quickest is not None
+    assert quickest.name == "long"
+    assert contests.GoalResult("a2c", short, (long,), ()).ratio(200.0) is None
+
+
+def test_verdicts_and_tables_say_what_was_reached() -> None:
+    speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0)), (runs("dummy", outcome(1.9)),))
+    mine = runs("envfleet", outcome(30.0, {200.0: 10.0}))
+    goal = contests.GoalResult("ppo", mine, (runs("RL Zoo", outcome(60.0)),), ())
+    found = a_report(speed, goal)
+    assert [(verdict.met, verdict.at_least) for verdict in found.verdicts] == [(False, False), (True, True)]
+    assert [verdict.measured for verdict in found.verdicts] == pytest.approx([1.9, 6.0])
+    text = verdicts.report_text(found)
+    assert "not reached in 60 (RL Zoo)" in text
+    assert "> 6.0" in text
+    plain = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert plain["all_met"] is False
+    assert plain["time_to_return"][0]["ratios"] == {
+        "200": {"ratio": 6.0, "at_least": True, "peer": "RL Zoo"},
+        "230": None,
+    }
+
+
+def test_their_ways_to_run_differ_in_processes_and_threads() -> None:
+    peer = matches.same_settings("a2c").theirs[0].side("a2c", "python")
+    ways = sides.variants(peer)
+    assert len({way.name for way in ways}) == 4
+    assert {(way.vec_env, way.threads) for way in ways} == {
+        (vec_env, threads) for vec_env in ("DummyVecEnv", "SubprocVecEnv") for threads in (0, 1)
+    }
+    assert {way.settings["n_steps"] for way in ways} == {128}
