@@ -3,8 +3,6 @@
 One picture would not tell where it is heading. Images of bytes go through a CNN by themselves.
 """
 
-from typing import ClassVar
-
 import gymnasium
 import numpy as np
 import tyro
@@ -16,7 +14,7 @@ from envfleet.train import PPOConfig, evaluate, showcase, train
 class Catch(gymnasium.Env):
     """A ball falls on a board of 12 x 12 fields; below, a paddle of three moves left, stays, or moves right."""
 
-    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 8}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
     observation_space = gymnasium.spaces.Box(0, 255, (36, 36), np.uint8)
     action_space = gymnasium.spaces.Discrete(3)
 

@@ -47,7 +47,7 @@ class Match:
         return max(1, round(steps / self.rollout)) * self.rollout
 
 
-# Both have separate actor and critic networks of two 64-unit tanh layers, and Adam with eps 1e-5.
+# Both have separate actor and critic networks of two 64-unit tanh layers, and Adam.
 _SAME_A2C = Match(
     "a2c",
     A2CConfig(

@@ -17,7 +17,7 @@ WINDOW = 100
 
 def train(request: Mapping[str, Any]) -> dict[str, Any]:
     """Make the environments and the model, learn until the steps are done or the goals are reached."""
-    torch = importlib.import_module("torch")
+    torch, _ = (importlib.import_module(name) for name in ("torch", "stable_baselines3"))
     if request["threads"]:
         torch.set_num_threads(request["threads"])
     started = time.perf_counter()

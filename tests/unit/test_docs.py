@@ -1,7 +1,10 @@
 """What README and docs say is run, and compared with what there is."""
 
+import ast
+import dataclasses
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +12,11 @@ from pathlib import Path
 import pytest
 
 import envfleet
+import envfleet.train
 import envfleet.wrappers
+from envfleet.cli import main
+from envfleet.cli.settings import parse_request
+from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -17,6 +24,15 @@ BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+COMMANDS = [
+    line
+    for page in PAGES
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("envfleet ")
 ]
 
 
@@ -40,13 +56,55 @@ def test_the_example_has_fifteen_lines_at_most():
     assert len(first.strip().splitlines()) <= 15
 
 
-@pytest.mark.parametrize(("module", "heading"), [(envfleet, "envfleet"), (envfleet.wrappers, "envfleet.wrappers")])
+@pytest.mark.parametrize("command", [line for line in COMMANDS if "RUN" not in line])
+def test_commands_that_train_are_understood(command):
+    program, name, *arguments = shlex.split(command, comments=True)
+    assert (program, name) == ("envfleet", "train")
+    assert parse_request(arguments).config.env_id in arguments
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if "RUN" in line])
+def test_commands_about_runs_fail_for_want_of_a_run_only(command, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(command, comments=True)[1:]) == 1
+    assert "RUN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "heading"),
+    [(envfleet, "envfleet"), (envfleet.wrappers, "envfleet.wrappers"), (envfleet.train, "envfleet.train")],
+)
 def test_the_api_page_lists_exactly_the_public_names(module, heading):
     page = (ROOT / "docs" / "api.md").read_text()
     section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     assert section is not None
     cells = re.findall(r"^\| (`[^|]*) \|", section.group(1), re.MULTILINE)
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == list(module.__all__)
+
+
+@pytest.mark.parametrize(
+    ("config", "page"),
+    [(TrainConfig, "training.md"), (A2CConfig, "a2c.md"), (PPOConfig, "ppo.md"), (SACConfig, "sac.md")],
+)
+def test_tables_of_settings_hold_every_setting_with_its_default(config, page):
+    text = (ROOT / "docs" / page).read_text()
+    section = text.split(f"<!-- settings: {config.__name__} -->\n")[1].split("\n\n")[0]
+    written = re.findall(r"^\| `(\w+)` \| (?:`(.*?)`|required) \| .* \|$", section, re.MULTILINE)
+    own = [entry for entry in dataclasses.fields(config) if entry.name in config.__annotations__]
+    assert [name for name, _ in written] == [entry.name for entry in own]
+    for (name, cell), entry in zip(written, own, strict=True):
+        assert (dataclasses.MISSING if not cell else ast.literal_eval(cell)) == default(entry), name
+
+
+def default(entry):
+    return entry.default_factory() if entry.default_factory is not dataclasses.MISSING else entry.default
+
+
+def test_tests_that_the_docs_name_are_there():
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text()):
+            assert f"def {name}(" in sources, f"{page.name} names {name}"
 
 
 def test_the_readmes_figures_are_those_of_the_committed_result():
@@ -60,6 +118,14 @@ def test_the_readmes_figures_are_those_of_the_committed_result():
 
 
 def test_links_lead_somewhere():
-    for page in PAGES:
+    for page in [*PAGES, ROOT / "examples" / "README.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_links_to_headings_lead_to_one():
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", page.read_text()):
+            text = (page.parent / target if target else page).read_text()
+            headings = [re.sub(r"[^\w -]", "", line).lower() for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+            assert anchor in [heading.replace(" ", "-") for heading in headings], f"{page.name} links to {anchor}"

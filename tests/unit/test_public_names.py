@@ -16,8 +16,16 @@ import gymnasium
 import pytest
 
 import envfleet
+import envfleet.train
 
-PACKAGES = ["envfleet", "envfleet.errors", "envfleet.vector", "envfleet.vector.process", "envfleet.wrappers"]
+PACKAGES = [
+    "envfleet",
+    "envfleet.errors",
+    "envfleet.train",
+    "envfleet.vector",
+    "envfleet.vector.process",
+    "envfleet.wrappers",
+]
 HEAVY = [
     "torch",
     "tensorflow",
@@ -46,6 +54,12 @@ def test_a_star_import_gives_exactly_the_public_names() -> None:
     names: dict[str, Any] = {}
     exec("from envfleet import *", names)
     assert set(names) - {"__builtins__"} == set(envfleet.__all__)
+
+
+def test_a_star_import_of_training_too() -> None:
+    names: dict[str, Any] = {}
+    exec("from envfleet.train import *", names)
+    assert set(names) - {"__builtins__"} == set(envfleet.train.__all__) == set(dir(envfleet.train)) - {"__all__"}
 
 
 def test_everything_else_visible_at_the_top_is_a_module() -> None:
@@ -101,10 +115,56 @@ def in_a_new_interpreter(code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["envfleet", "envfleet.wrappers", "envfleet.testing.envs"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "envfleet",
+        "envfleet.cli",
+        "envfleet.cli.settings",
+        "envfleet.testing.envs",
+        "envfleet.train.config",
+        "envfleet.wrappers",
+    ],
+)
 def test_importing_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
     assert in_a_new_interpreter(code) == "[]\n"
+
+
+def test_training_loads_what_it_draws_and_logs_with_only_when_needed() -> None:
+    code = (
+        "import sys; from envfleet.train import train; print([name for name in ('matplotlib', 'tensorboard', 'rich', "
+    )
+    code += "'tyro', 'imageio_ffmpeg', 'wandb') if name in sys.modules], 'torch' in sys.modules)"
+    assert in_a_new_interpreter(code) == "[] True\n"
+
+
+def test_functions_of_training_are_not_hidden_by_the_modules_of_their_name() -> None:
+    code = """
+from envfleet.train.showcase import Showcase
+from envfleet.train import evaluate, showcase
+from envfleet.train.evaluate import evaluate as same
+import envfleet.train
+print(evaluate is same is envfleet.train.evaluate, showcase is envfleet.train.showcase, callable(showcase))
+"""
+    assert in_a_new_interpreter(code) == "True True True\n"
+
+
+def test_training_says_what_to_install_where_torch_is_missing() -> None:
+    code = """
+import sys
+sys.modules["torch"] = None
+try:
+    from envfleet.train import train
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    assert 'pip install "envfleet[train]"' in in_a_new_interpreter(code)
+
+
+def test_training_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match=r"'envfleet.train' has no attribute 'trane'"):
+        envfleet.train.trane  # noqa: B018
 
 
 def test_importing_needs_nothing_but_the_declared_dependencies() -> None:

@@ -29,8 +29,9 @@ def explained(error: Exception) -> str | None:
     What envfleet says itself, and what is known to be about the user's environment, files or installation, needs no
     traceback. A ValueError from the depths of a library does.
     """
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in _TRAIN_EXTRA:
-        return f'{error.name} is needed for this and is not installed; run\n    pip install "envfleet[train]"'
+    missing = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing in _TRAIN_EXTRA:
+        return f'{missing} is needed for this and is not installed; run\n    pip install "envfleet[train]"'
     if isinstance(error, EnvRaisedError) and error.method == "make":
         cause = error.__cause__
         return f"the environment cannot be made: {type(cause).__name__}: {cause}"

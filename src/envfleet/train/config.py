@@ -80,6 +80,7 @@ class A2CConfig(TrainConfig):
 
     total_steps: int = 2_500_000
     reward_scale: float = 0.01
+    gamma: float = 0.995
     rollout_steps: int = 128
     actor_lr: float = 2e-3
     critic_lr: float = 3e-3

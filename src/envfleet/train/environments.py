@@ -66,7 +66,10 @@ def pick_device(name: str) -> torch.device:
     """The device called `name`; "auto" takes a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device={name!r} is none that torch knows; use 'auto', 'cpu' or 'cuda'.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={name!r} needs a GPU that torch can use, and there is none; use device='cpu'.")
     return device

@@ -15,7 +15,6 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 300_000}),
         ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 150_000}),
         ("Pendulum-v1", "sac"): MappingProxyType({"total_steps": 20_000}),
-        ("LunarLanderContinuous-v3", "sac"): MappingProxyType({"total_steps": 300_000}),
     }
 )
 """By environment and algorithm: the settings that differ from the algorithm's defaults."""

@@ -105,13 +105,13 @@ def test_unknown_names_are_refused() -> None:
     ],
 )
 def test_values_no_run_could_use_are_refused(kind: type[TrainConfig], name: str, value: Any, wanted: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=f"{name} must be ") as caught:
         kind("CartPole-v1", **{name: value})
     assert str(caught.value) == f"{kind.__name__}: {name} must be {wanted}, got {value!r}."
 
 
 def test_all_problems_are_named_at_once() -> None:
-    with pytest.raises(ValueError, match="num_envs must be .*; gamma must be .*; gravity cannot be both randomised"):
+    with pytest.raises(ValueError, match=r"num_envs must be .*; gamma must be .*; gravity cannot be both randomised"):
         PPOConfig(
             "LunarLander-v3",
             num_envs=0,

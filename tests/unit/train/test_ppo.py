@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Any
 
 import gymnasium as gym
@@ -120,7 +121,7 @@ def test_every_epoch_goes_over_all_rows_once(minibatch_size: int, minibatches: i
     assert figures["epochs"] == 3
     assert steps_taken(learner, "actor") == steps_taken(learner, "critic") == len(seen) == 3 * minibatches
     everything = sorted(data.observations[..., 3].ravel().tolist())  # type: ignore[call-overload]
-    epochs = [sum(seen[i : i + minibatches], []) for i in range(0, len(seen), minibatches)]
+    epochs = [list(chain(*seen[i : i + minibatches])) for i in range(0, len(seen), minibatches)]
     assert [sorted(epoch) for epoch in epochs] == [everything] * 3
     assert minibatches == 1 or epochs[0] != epochs[1]
 

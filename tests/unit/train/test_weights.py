@@ -121,7 +121,7 @@ class TestTensors:
         for length in [0, 1, 7, 8, 9, *range(10, len(content), 37), len(content) - 1]:
             path.write_bytes(content[:length])
             with pytest.raises(
-                ValueError, match="file is damaged or no safetensors file .*; restore it or train again"
+                ValueError, match=r"file is damaged or no safetensors file .*; restore it or train again"
             ):
                 load_tensors(path, "test")
 

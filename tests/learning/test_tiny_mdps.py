@@ -1,0 +1,165 @@
+"""Learning where the right answer is known: what to do, what it is worth, and a pole to balance."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+from tiny_mdps import CHAIN, IDENTITY, IdentityEnv, chain_values
+
+from envfleet import make_vec
+from envfleet.train.agent import Agent
+from envfleet.train.algorithms import make_learner
+from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
+from envfleet.train.environments import make_task
+from envfleet.train.learner import Learner
+from envfleet.train.rollout import begin, collect
+from envfleet.train.run import train
+from envfleet.train.weights import load_module, load_tensors
+
+GAMMA = 0.9
+EVERY = pytest.mark.parametrize("algo", ["a2c", "ppo"])
+
+IDENTITY_CONFIGS: dict[str, TrainConfig] = {
+    "a2c": A2CConfig(
+        IDENTITY,
+        backend="sync",
+        num_envs=16,
+        rollout_steps=16,
+        total_steps=60_000,
+        actor_lr=2e-2,
+        critic_lr=2e-2,
+        critic_updates=2,
+        hidden_sizes=(32,),
+        gamma=0.0,
+        reward_scale=1.0,
+        entropy_coef=0.0,
+    ),
+    "ppo": PPOConfig(
+        IDENTITY,
+        backend="sync",
+        num_envs=16,
+        rollout_steps=16,
+        total_steps=20_000,
+        actor_lr=1e-2,
+        critic_lr=1e-2,
+        epochs=6,
+        minibatch_size=128,
+        hidden_sizes=(32,),
+        gamma=0.0,
+        reward_scale=1.0,
+        entropy_coef=0.0,
+        target_kl=0.0,
+    ),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("kind", ["Discrete", "MultiDiscrete", "MultiBinary"])
+def test_identity(algo: str, kind: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(IDENTITY_CONFIGS[algo], env_kwargs={"kind": kind})
+    agent = train(config, run_dir=tmp_path / "run", progress=False).agent
+    assert np.mean([np.array_equal(done, wanted) for done, wanted in done_and_wanted(agent, kind)]) > 0.97
+
+
+@EVERY
+def test_identity_of_continuous_numbers(algo: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(IDENTITY_CONFIGS[algo], env_kwargs={"kind": "Box"})
+    agent = train(config, run_dir=tmp_path / "run", progress=False).agent
+    errors = [np.abs(done - wanted).mean() for done, wanted in done_and_wanted(agent, "Box")]
+    # That of always acting 0 is 1.
+    assert np.mean(errors) < 0.15
+
+
+def done_and_wanted(agent: Agent, kind: str) -> list[tuple[Any, Any]]:
+    space = IdentityEnv(kind).observation_space
+    space.seed(1)
+    wanted = np.stack([space.sample() for _ in range(500)])
+    return list(zip(agent.act(wanted), wanted, strict=True))
+
+
+CHAIN_CONFIGS: dict[str, TrainConfig] = {
+    "a2c": A2CConfig(
+        CHAIN,
+        backend="sync",
+        num_envs=4,
+        rollout_steps=8,
+        total_steps=10_000,
+        critic_lr=0.2,
+        critic_updates=4,
+        hidden_sizes=(),
+        gamma=GAMMA,
+        reward_scale=1.0,
+        max_grad_norm=0.0,
+    ),
+    "ppo": PPOConfig(
+        CHAIN,
+        backend="sync",
+        num_envs=4,
+        rollout_steps=8,
+        total_steps=10_000,
+        critic_lr=0.2,
+        epochs=2,
+        minibatch_size=16,
+        hidden_sizes=(),
+        gamma=GAMMA,
+        reward_scale=1.0,
+        max_grad_norm=0.0,
+        target_kl=0.0,
+    ),
+}
+CHAINS = pytest.mark.parametrize(
+    ("rewards", "ending"),
+    [
+        ([1.0], "never"),  # only a time limit: worth 1 / (1 - gamma) = 10, though no episode ever pays more than 5
+        ([1.0, 2.0], "never"),
+        ([1.0, -1.0, 3.0], "terminated"),
+        ([1.0, -1.0, 3.0], "both"),
+    ],
+    ids=["one state", "two states", "terminated", "both"],
+)
+
+
+def values(learner: Learner, states: int) -> np.ndarray:
+    with torch.no_grad():
+        found: np.ndarray = learner.modules["critic"](torch.arange(states)).numpy()
+    return found
+
+
+@EVERY
+@CHAINS
+def test_values_are_the_true_ones(algo: str, rewards: list[float], ending: str, tmp_path: Path) -> None:
+    config = dataclasses.replace(CHAIN_CONFIGS[algo], env_kwargs={"rewards": rewards, "ending": ending})
+    result = train(config, run_dir=tmp_path / "run", progress=False)
+    task = make_task(config, result.agent.observation_space, result.agent.action_space, None)
+    learner = make_learner(config, task)
+    tensors, _ = load_tensors(result.run_dir / "critic.safetensors", "critic weights")
+    load_module(learner.modules["critic"], tensors, "the critic")
+    np.testing.assert_allclose(values(learner, len(rewards)), chain_values(rewards, GAMMA, ending), atol=0.1)
+
+
+@EVERY
+@CHAINS
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP], ids=["NEXT_STEP", "SAME_STEP"])
+def test_values_do_not_depend_on_when_environments_reset(
+    algo: str, rewards: list[float], ending: str, mode: AutoresetMode
+) -> None:
+    config = CHAIN_CONFIGS[algo]
+    kwargs = {"rewards": rewards, "ending": ending}
+    with (
+        torch.random.fork_rng(devices=[]),
+        make_vec(CHAIN, 4, "sync", vector_kwargs={"autoreset_mode": mode}, **kwargs) as envs,
+    ):
+        torch.manual_seed(0)
+        task = make_task(config, envs.single_observation_space, envs.single_action_space, None)
+        learner, position = make_learner(config, task), begin(envs, 0)
+        for rollout_number in range(300):
+            rollout = collect(envs, learner.act, learner.rollout_steps, position)
+            learner.learn(rollout, rollout_number / 300)
+            position = rollout.end
+        np.testing.assert_allclose(values(learner, len(rewards)), chain_values(rewards, GAMMA, ending), atol=0.1)

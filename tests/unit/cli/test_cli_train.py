@@ -1,0 +1,262 @@
+"""`envfleet train` from the first line to the last."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from command_line import TINY, Run
+
+from envfleet.train import load_agent
+
+CARTPOLE = ["CartPole-v1", *TINY]
+
+
+class Unseen(gymnasium.Env[Any, Any]):
+    """Cannot be rendered. Its action is its reward."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, bonus: float = 0.0) -> None:
+        self.bonus = bonus
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2, np.float32), float(action) + self.bonus, False, False, {}
+
+
+@pytest.fixture
+def unseen() -> Iterator[str]:
+    gymnasium.register("Unseen-v0", Unseen, max_episode_steps=5)
+    yield "Unseen-v0"
+    del gymnasium.registry["Unseen-v0"]
+
+
+def test_a_run_leaves_everything_and_says_where(envfleet: Run, tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    code, output, errors = envfleet("train", *CARTPOLE, "--total-steps", 1600, "--run-dir", run, "--eval-episodes", 4)
+    assert code == 0, errors
+    assert not errors
+    for name in ("config.json", "metrics.csv", "actor.safetensors", "critic.safetensors", "curves.png"):
+        assert (run / name).stat().st_size > 0
+    assert (run / "showcase.mp4").stat().st_size > 1000
+    assert (run / "showcase.png").stat().st_size > 1000
+    found = json.loads((run / "evaluation.json").read_text())
+    assert found["episodes"] == 4
+    assert f"evaluation  mean return {found['mean_return']:.1f} ± " in output
+    for line in ("Trained 1,600 steps in ", f"curves      {run}/curves.png", f"showcase    {run}/showcase.mp4"):
+        assert line in output
+    assert f"envfleet showcase {shlex.quote(str(run))} --episodes 5 --seed 1" in output
+
+
+def test_the_commands_to_try_next_work(envfleet: Run, unseen: str, tmp_path: Path) -> None:
+    argv = ["--randomize", "bonus=uniform(1, 2)", "--total-steps", "64", "--run-dir", tmp_path / "run"]
+    code, output, _ = envfleet("train", unseen, *TINY, *argv, "--eval-episodes", "2")
+    assert code == 0
+    commands = [line.strip() for line in output.partition("To try next:\n")[2].splitlines()]
+    evaluations = [command for command in commands if command.startswith("envfleet evaluate")]
+    assert len(evaluations) == 2
+    assert "--randomize 'bonus=uniform(1, 2)'" in evaluations[1]
+    for command in evaluations:
+        code, output, errors = envfleet(*shlex.split(command.replace("--episodes 1000", "--episodes 4"))[1:])
+        assert code == 0, errors
+        assert "mean return" in output
+
+
+def test_what_cannot_be_filmed_is_said_in_a_line_and_the_rest_is_done(
+    envfleet: Run, unseen: str, tmp_path: Path
+) -> None:
+    code, output, errors = envfleet("train", unseen, *TINY, "--total-steps", "64", "--run-dir", tmp_path / "run")
+    assert code == 0
+    assert not errors
+    (line,) = (line for line in output.splitlines() if line.startswith("showcase"))
+    assert "not made: Unseen-v0 cannot be filmed" in line
+    assert (tmp_path / "run" / "evaluation.json").exists()
+    assert "To try next:" in output
+
+
+def test_a_failure_afterwards_does_not_lose_the_training(
+    envfleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envfleet.cli.aftermath.plot_runs", lambda _: 1 / 0)
+    argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
+    code, output, _ = envfleet("train", *CARTPOLE, *argv)
+    assert code == 0
+    assert "curves      not made: ZeroDivisionError: division by zero\n" in output
+    assert "To try next:" in output
+
+
+def test_parts_that_are_not_wanted_are_left_out(envfleet: Run, tmp_path: Path) -> None:
+    argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
+    code, output, _ = envfleet("train", *CARTPOLE, *argv)
+    assert code == 0
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    assert not (tmp_path / "run" / "showcase.mp4").exists()
+    assert "\nevaluation" not in output
+    assert "\nshowcase" not in output
+
+
+def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) -> None:
+    argv = [*CARTPOLE, "--run-dir", tmp_path / "run", "--eval-episodes", "-1"]
+    _, output, _ = envfleet("train", *argv)
+    assert re.fullmatch(r"Settings known to suit CartPole-v1: total_steps=\d+.*\.\n", output)
+    _, output, _ = envfleet("train", "Acrobot-v1", *TINY, "--run-dir", tmp_path / "run", "--eval-episodes", "-1")
+    assert not output
+
+
+def test_settings_reach_the_run(envfleet: Run, unseen: str, tmp_path: Path) -> None:
+    argv = ["--seed", "5", "--total-steps", "64", "--run-dir", tmp_path / "run", "--env-kwargs", "bonus=3"]
+    code, _, errors = envfleet("train", unseen, *TINY, *argv, "--eval-episodes", "2", "--no-showcase")
+    assert code == 0, errors
+    agent = load_agent(tmp_path / "run")
+    assert agent.config.seed == 5
+    assert agent.config.env_kwargs == {"bonus": 3}
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["mean_return"] >= 15
+
+
+def test_a_folder_with_a_run_is_left_alone(envfleet: Run, trained: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
+    code, _, errors = envfleet("train", *CARTPOLE, "--run-dir", trained)
+    assert code == 1
+    assert f"{trained} already holds a run" in errors
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*")} == before
+
+
+def test_without_wandb_nothing_begins(envfleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    code, _, errors = envfleet("train", *CARTPOLE, "--wandb", "--run-dir", tmp_path / "run")
+    assert code == 1
+    assert 'pip install "envfleet[wandb]"' in errors
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("others", [["CartPole-v1"], ["--num-envs", "3"], ["--total-steps=9", "X-v0"]])
+def test_resuming_takes_no_settings(envfleet: Run, trained: Path, others: list[str]) -> None:
+    code, output, errors = envfleet("train", "--resume", trained, *others)
+    assert code == 2
+    assert not output
+    assert f"leave out {shlex.join(others)} and write\n    envfleet train --resume {trained}\n" in errors
+
+
+@pytest.mark.parametrize("argv", [["--resume", "nowhere"], ["--resume=nowhere"]])
+def test_only_a_run_can_be_resumed(envfleet: Run, argv: list[str]) -> None:
+    code, _, errors = envfleet("train", *argv)
+    assert code == 1
+    assert "nowhere is no run of envfleet" in errors
+
+
+def test_resuming_has_a_help_text_of_its_own(envfleet: Run) -> None:
+    code, output, _ = envfleet("train", "--resume", "somewhere", "--help")
+    assert code == 0
+    assert "All its settings stay as they are." in output
+    assert "--num-envs" not in output
+
+
+def test_resuming_a_finished_run_does_the_rest_again(envfleet: Run, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    envfleet("train", *CARTPOLE, "--total-steps", "64", "--run-dir", run, "--eval-episodes", "0", "--no-showcase")
+    code, output, errors = envfleet("train", "--resume", run, "--eval-episodes", "2", "--no-showcase")
+    assert code == 0, errors
+    assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
+    assert "To try next:" in output
+
+
+PROGRAM = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have chosen to ignore it
+if os.isatty(0):
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from envfleet.cli import main
+sys.exit(main())
+"""
+LONG = ["CartPole-v1", "--num-envs", "4", "--rollout-steps", "32", "--hidden-sizes", "16", "--critic-updates", "1"]
+LONG += ["--total-steps", "20000"]
+
+
+def started(argv: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *argv], start_new_session=True, **streams)
+
+
+def learnt(run: Path) -> list[dict[str, str]]:
+    """The rows of a run's metrics without those about time."""
+    with (run / "metrics.csv").open() as file:
+        return [
+            {name: cell for name, cell in row.items() if name not in ("seconds", "steps_per_second")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(envfleet: Run, tmp_path: Path) -> None:
+    argv = ["train", *LONG, "--backend", "sync"]
+    process = started([*argv, "--run-dir", str(tmp_path / "cut")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdout is not None
+    output = b""
+    while b" 10 %" not in output:
+        line = process.stdout.readline()
+        assert line, output.decode()
+        output += line
+    process.send_signal(signal.SIGINT)
+    output += process.communicate(timeout=60)[0]
+    text = output.decode()
+    assert process.returncode == 130, text
+    assert "Traceback" not in text
+    assert "Stopped at " in text
+    assert "evaluation" not in text
+    assert not (tmp_path / "cut" / "curves.png").exists()
+    assert (tmp_path / "cut" / "checkpoint" / "latest.safetensors").exists()
+
+    command = text.splitlines()[-1].split()
+    assert command[:3] == ["envfleet", "train", "--resume"]
+    quick = ["--eval-episodes", "0", "--no-showcase"]
+    code, _, errors = envfleet(*command[1:], *quick)
+    assert code == 0, errors
+    code, _, errors = envfleet(*argv, "--run-dir", tmp_path / "whole", *quick)
+    assert code == 0, errors
+    whole = learnt(tmp_path / "whole")
+    assert len(whole) > 50
+    assert learnt(tmp_path / "cut") == whole
+
+
+def test_in_a_terminal_there_is_a_bar_and_ctrl_c_reaches_the_workers_too(tmp_path: Path) -> None:
+    terminal, tail = pty.openpty()
+    fcntl.ioctl(tail, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    argv = ["train", *LONG, "--backend", "process", "--run-dir", str(tmp_path / "run")]
+    process = started(argv, stdin=tail, stdout=tail, stderr=tail)
+    os.close(tail)
+    output = b""
+    while b"return" not in output:
+        output += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    try:
+        while piece := os.read(terminal, 4096):
+            output += piece
+    except OSError:  # how Linux says that nobody has the other end any more
+        pass
+    os.close(terminal)
+    text = output.decode()
+    assert process.wait(timeout=60) == 130, text
+    assert "Traceback" not in text
+    assert re.search(r"━.* \d+%.* \d+k/20k  .* steps/s  return \d+\.\d  0:\d\d, \d+:\d\d left", text)
+    assert f"envfleet train --resume {tmp_path}" in text
+    assert text.rstrip().splitlines()[-1].strip().startswith("envfleet train --resume")
+    assert (tmp_path / "run" / "checkpoint" / "latest.safetensors").exists()

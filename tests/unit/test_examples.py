@@ -1,0 +1,53 @@
+"""Every example runs, in a short form, as a reader would run it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHORT = {
+    "custom_network": ["--total-steps", "2560", "--episodes", "2"],
+    "domain_randomization": ["--total-steps", "1024", "--episodes", "1", "--num-envs", "8"],
+    "images": ["--total-steps", "1024", "--episodes", "3"],
+    "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
+    "mujoco": ["--total-steps", "2560", "--episodes", "2"],
+    "own_algorithm": ["--updates", "3"],
+}
+MADE = {
+    "domain_randomization": ["scenarios.png", "scenarios.png"],
+    "images": ["showcase.mp4"],
+    "lunar_lander": ["curves.png", "showcase.mp4"],
+    "mujoco": ["curves.png"],
+}
+"""Files that an example says it makes."""
+
+
+def test_every_example_is_run() -> None:
+    assert sorted(SHORT) == sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_it_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / f"{name}.py", *SHORT[name]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    found = sorted(path.name for pattern in set(MADE.get(name, [])) for path in tmp_path.rglob(pattern))
+    assert found == sorted(MADE.get(name, []))
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_it_is_short_and_says_what_it_is(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert len(text.splitlines()) <= 60
+    assert ast.get_docstring(ast.parse(text))
+
+
+def test_the_readme_lists_them_all() -> None:
+    text = (EXAMPLES / "README.md").read_text()
+    assert [name for name in SHORT if f"[{name}.py]({name}.py)" not in text] == []
