@@ -18,7 +18,8 @@ help:
 	@echo "make format  lay the code out"
 
 # torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
-# Bytecode is not compiled here: of torch's thousands of files most are never imported.
+# Bytecode is not compiled here, one file after another: training imports few of torch's thousands. The tests, which
+# start many programs, have it compiled on all cores.
 $(VENV)/.created: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
@@ -32,7 +33,8 @@ $(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES)
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES)
-	$(PIP) install --quiet --no-build-isolation --editable ".[dev]" -c constraints.txt
+	$(PIP) install --quiet --no-compile --no-build-isolation --editable ".[dev]" -c constraints.txt
+	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $@ $(VENV)/.trainable
 
 setup: $(VENV)/.installed

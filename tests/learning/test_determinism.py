@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_mdps import CHAIN
 
 from envfleet import uniform
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
@@ -52,6 +53,13 @@ def test_the_same_seed_gives_the_same_run_on_both_backends(name: str, tmp_path: 
     np.testing.assert_equal(outcome(config, tmp_path / "again"), first)
     processes = dataclasses.replace(config, backend="process")
     np.testing.assert_equal(outcome(processes, tmp_path / "processes"), first)
+
+
+def test_the_seed_is_also_that_of_the_weights_and_the_actions(tmp_path: Path) -> None:
+    """The environment knows no chance, so that all the difference is the learner's."""
+    config = A2CConfig(CHAIN, num_envs=2, backend="sync", total_steps=64, rollout_steps=16, env_kwargs={"rewards": [1]})
+    first, other = (outcome(dataclasses.replace(config, seed=seed), tmp_path / str(seed)) for seed in (0, 1))
+    assert not np.array_equal(first["actor/body.layers.0.weight"], other["actor/body.layers.0.weight"])
 
 
 @EVERY

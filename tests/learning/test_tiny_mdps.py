@@ -163,3 +163,54 @@ def test_values_do_not_depend_on_when_environments_reset(
             learner.learn(rollout, rollout_number / 300)
             position = rollout.end
         np.testing.assert_allclose(values(learner, len(rewards)), chain_values(rewards, GAMMA, ending), atol=0.1)
+
+
+CARTPOLE_CONFIGS: dict[str, TrainConfig] = {
+    "a2c": A2CConfig(
+        "CartPole-v1",
+        backend="sync",
+        num_envs=32,
+        rollout_steps=32,
+        total_steps=300_000,
+        actor_lr=7e-3,
+        critic_lr=1e-2,
+        critic_updates=4,
+        gamma=0.98,
+        reward_scale=0.1,
+    ),
+    "ppo": PPOConfig(
+        "CartPole-v1",
+        backend="sync",
+        num_envs=16,
+        rollout_steps=64,
+        total_steps=50_000,
+        actor_lr=3e-3,
+        critic_lr=3e-3,
+        epochs=8,
+        minibatch_size=256,
+        gamma=0.98,
+        gae_lambda=0.9,
+        reward_scale=0.1,
+        entropy_coef=0.0,
+        target_kl=0.0,
+    ),
+}
+
+
+@pytest.mark.slow
+@EVERY
+def test_cartpole(algo: str, tmp_path: Path) -> None:
+    agent = train(CARTPOLE_CONFIGS[algo], run_dir=tmp_path / "run", progress=False).agent
+    assert mean_return(agent, "CartPole-v1", episodes=20) >= 475
+
+
+def mean_return(agent: Agent, env_id: str, episodes: int) -> float:
+    """Of one episode in each of as many environments, acted without chance."""
+    with make_vec(env_id, episodes, "sync") as envs:
+        observations, _ = envs.reset(seed=10_000)
+        returns, running = np.zeros(episodes), np.ones(episodes, np.bool_)
+        while running.any():
+            observations, rewards, terminated, truncated, _ = envs.step(agent.act(observations))
+            returns += rewards * running
+            running &= ~(terminated | truncated)
+    return float(returns.mean())

@@ -11,18 +11,18 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
+    "continuous_control": ["--total-steps", "2560", "--episodes", "2"],
     "custom_network": ["--total-steps", "2560", "--episodes", "2"],
     "domain_randomization": ["--total-steps", "1024", "--episodes", "1", "--num-envs", "8"],
     "images": ["--total-steps", "1024", "--episodes", "3"],
     "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
-    "mujoco": ["--total-steps", "2560", "--episodes", "2"],
     "own_algorithm": ["--updates", "3"],
 }
 MADE = {
+    "continuous_control": ["curves.png"],
     "domain_randomization": ["scenarios.png", "scenarios.png"],
     "images": ["showcase.mp4"],
     "lunar_lander": ["curves.png", "showcase.mp4"],
-    "mujoco": ["curves.png"],
 }
 """Files that an example says it makes."""
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from envfleet.cli.settings import RunOptions
 from envfleet.cli.showcase import need_no_screen
-from envfleet.cli.trouble import explained
+from envfleet.cli.trouble import INTERRUPTED, explained
 from envfleet.scenarios import format_randomize
 from envfleet.train.config import TrainConfig
-from envfleet.train.console import duration, score
+from envfleet.train.console import duration, resume_command, score
 from envfleet.train.evaluate import evaluate
 from envfleet.train.evaluation import Evaluation
 from envfleet.train.files import replacing
@@ -36,8 +36,12 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     if options.showcase:
         parts["showcase"] = lambda: _film(result)
     print()
-    for name, make in parts.items():
-        _say(name, _outcome(make))
+    try:
+        for name, make in parts.items():
+            _say(name, _outcome(make))
+    except KeyboardInterrupt:
+        print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
+        return INTERRUPTED
     folder = RunFolder(result.run_dir)
     _say("weights", f"{folder.actor}, {folder.critic.name}")
     _say("metrics", f"{folder.metrics}, also for TensorBoard")

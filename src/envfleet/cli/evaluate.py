@@ -71,14 +71,21 @@ def _evaluate(options: _Options) -> int:
 def _evaluate_sweeps(options: _Options) -> int:
     from envfleet.train.checkpoint import load_agent
     from envfleet.train.evaluate import evaluate_sweep, table
+    from envfleet.train.figures import check_format
 
+    if options.plot is not None:
+        check_format(options.plot)
     agent = load_agent(options.run)
+    for sweep in options.sweep:
+        evaluate_sweep(agent, Sweep(sweep.name, ()))  # no episodes yet: a misspelt name is refused before any
     singles = [Sweep(sweep.name, (value,)) for sweep in options.sweep for value in sweep.values]
     scenarios: list[Scenario] = []
-    for number, single in enumerate(singles, start=1):
-        _say_under_way(f"scenario {number} of {len(singles)}: {single.name}={single.values[0]}")
-        scenarios += evaluate_sweep(agent, single, **_arguments(options))
-    _say_under_way("")
+    try:
+        for number, single in enumerate(singles, start=1):
+            _say_under_way(f"scenario {number} of {len(singles)}: {single.name}={single.values[0]}")
+            scenarios += evaluate_sweep(agent, single, **_arguments(options))
+    finally:
+        _say_under_way("")
     if options.as_json:
         rows = [scenario.to_json_dict() for scenario in scenarios]
         print(json.dumps({"env_id": agent.config.env_id, "seed": options.seed, "scenarios": rows}))

@@ -86,7 +86,7 @@ class A2CConfig(TrainConfig):
     critic_lr: float = 3e-3
     critic_updates: int = 8
     gae_lambda: float = 0.95
-    entropy_coef: float = 0.01
+    entropy_coef: float = 0.003
     normalize_advantages: bool = True
     max_grad_norm: float = 0.5
     anneal: bool = True

@@ -194,7 +194,7 @@ def _ending(result: TrainingResult, total: int) -> str:
         return f"Trained {result.step:,} steps in {duration(result.seconds)} ({speed:,.0f} steps/s){mean}."
     return (
         f"Stopped at {result.step:,} of {total:,} steps after {duration(result.seconds)}{mean}.\n"
-        f"Everything is saved. To go on:\n    envfleet train --resume {shlex.quote(str(result.run_dir))}"
+        f"Everything is saved. To go on:\n    {resume_command(result.run_dir)}"
     )
 
 
@@ -205,6 +205,11 @@ def _of(step: int, total: int) -> str:
     if total >= 10_000:
         return f"{step / 1e3:.0f}k/{total / 1e3:.4g}k"
     return f"{step}/{total}"
+
+
+def resume_command(run_dir: Path) -> str:
+    """What to type to go on with a run."""
+    return f"envfleet train --resume {shlex.quote(str(run_dir))}"
 
 
 def score(value: float) -> str:

@@ -89,6 +89,11 @@ class SAC:
     rollout_steps = 1
 
     def __init__(self, config: SACConfig, task: Task) -> None:
+        if config.learning_starts >= config.total_steps:
+            raise ValueError(
+                f"Nothing would be learnt: learning_starts={config.learning_starts} leaves nothing of "
+                f"total_steps={config.total_steps}; lower the one or raise the other."
+            )
         self._config = config
         self._device = task.device
         layout = Layout(config.hidden_sizes, config.activation, config.normalize_observations)
@@ -147,6 +152,7 @@ class SAC:
         sums = torch.zeros(len(FIGURES), device=self._device)
         for _ in range(updates):
             sums += self._update(self._replay.sample(self._config.batch_size, self._device))
+        # Without updates that is 0 / 0, which is what it should say: not a number.
         return dict(zip(FIGURES, (sums / updates).tolist(), strict=True))
 
     def extra_tensors(self) -> dict[str, Tensor]:

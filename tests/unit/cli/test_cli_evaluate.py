@@ -89,6 +89,8 @@ def test_a_scenario_that_is_refused_costs_only_itself(envfleet: Run, trained: Pa
         (["nowhere"], 1, "nowhere is no run of envfleet"),
         (["RUN", "--episodes", "0"], 1, "episodes must be 1 or more, got 0"),
         (["RUN", "--sweep", "gravity=1:2:3"], 1, "CartPole-v1 has no parameter 'gravity'"),
+        (["RUN", "--sweep", "sutton_barto_reward=True", "gravity=1,2"], 1, "CartPole-v1 has no parameter 'gravity'"),
+        (["RUN", "--sweep", "gravity=1,2", "--plot", "plot.txt"], 1, "must end in .png, .pdf or .svg, got 'plot.txt'"),
         (["RUN", "--sweep", "gravity"], 2, "expected a parameter's name, an equals sign and what it is to be"),
         (["RUN", "--sweep", "a=1,2", "--sweep", "b=1,2"], 2, "--sweep is given twice"),
         (["RUN", "--plot", "x.png"], 2, "--plot draws a sweep"),

@@ -106,6 +106,23 @@ def test_a_failure_afterwards_does_not_lose_the_training(
     assert "To try next:" in output
 
 
+def test_an_interruption_afterwards_says_how_to_get_the_rest(
+    envfleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("envfleet.cli.aftermath.plot_runs", interrupted)
+        argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
+        code, output, _ = envfleet("train", *CARTPOLE, *argv)
+    assert code == 130
+    assert output.splitlines()[-1] == f"    envfleet train --resume {tmp_path}/run"
+    code, _, _ = envfleet("train", "--resume", tmp_path / "run", "--eval-episodes", "0", "--no-showcase")
+    assert code == 0
+    assert (tmp_path / "run" / "curves.png").exists()
+
+
 def test_parts_that_are_not_wanted_are_left_out(envfleet: Run, tmp_path: Path) -> None:
     argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
     code, output, _ = envfleet("train", *CARTPOLE, *argv)

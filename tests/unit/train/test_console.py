@@ -207,7 +207,7 @@ def test_the_bar_fits_the_terminal(terminal: int, capsys: pytest.CaptureFixture[
     reporter.end(None)
     assert "\n" not in drawn
     assert len(drawn) <= terminal
-    assert "12%" in drawn
+    assert "0.12M/1M" in drawn
 
 
 @pytest.mark.parametrize(

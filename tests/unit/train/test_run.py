@@ -200,6 +200,48 @@ class TestResume:
         assert max(lengths) <= 128
 
 
+class TestSeeds:
+    """Environments are seeded anew from time to time, and never twice alike."""
+
+    # Ten episodes of the limit of 10 steps fit into a stream: every 7 rollouts of 16 steps a new one begins.
+    config = changed("a2c", reseed_every=1, total_steps=22 * ROLLOUT)
+
+    def seeds(self, config: TrainConfig, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        found: list[int] = []
+        reset = AnySpaceEnv.reset
+
+        def watched(self: AnySpaceEnv, *, seed: int | None = None, options: Any = None) -> Any:
+            found.extend([] if seed is None else [seed])
+            return reset(self, seed=seed, options=options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AnySpaceEnv, "reset", watched)
+            train(config, run_dir=path, progress=False)
+        return found
+
+    def test_streams_and_runs_share_no_seed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = self.seeds(self.config, tmp_path / "0", monkeypatch)
+        assert len(first) == 4 * 2
+        second = self.seeds(dataclasses.replace(self.config, seed=1), tmp_path / "1", monkeypatch)
+        assert len({*first, *second}) == 4 * 2 * 2
+
+    def test_0_means_never_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = dataclasses.replace(self.config, reseed_every=0)
+        assert len(self.seeds(config, tmp_path / "run", monkeypatch)) == 2
+
+    def test_a_longer_limit_makes_longer_streams(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = dataclasses.replace(self.config, env_kwargs={"max_episode_steps": 35})
+        assert len(self.seeds(config, tmp_path / "run", monkeypatch)) == 2
+
+    def test_episodes_cut_off_by_a_fresh_seed_are_not_counted(self, tmp_path: Path) -> None:
+        config = dataclasses.replace(self.config, env_kwargs={"risk": 0.0})
+        result = train(config, run_dir=tmp_path / "run", progress=False)
+        metrics = read_metrics(result.run_dir)
+        assert set(metrics["episode_length"]) == {10}
+        # 3 streams of 112 steps and one of 16, in two environments.
+        assert metrics["episodes"][-1] == (3 * 11 + 1) * 2
+
+
 def interrupt_at_call(patch: pytest.MonkeyPatch, number: int) -> None:
     """Let the environments' step of that number press Ctrl-C."""
     step, calls = AnySpaceEnv.step, iter(range(1, 10**9))

@@ -156,6 +156,12 @@ def test_learning_starts_after_the_warm_up() -> None:
     assert updates(learner) == 4
 
 
+def test_a_warm_up_as_long_as_the_run_is_refused() -> None:
+    make(total_steps=100, learning_starts=99)
+    with pytest.raises(ValueError, match="learning_starts=100 leaves nothing of total_steps=100"):
+        make(total_steps=100, learning_starts=100)
+
+
 @pytest.mark.parametrize(("rate", "counts"), [(1.0, [2, 4, 6, 8]), (0.3, [0, 1, 1, 2]), (2.0, [4, 8, 12, 16])])
 def test_fractions_of_updates_are_carried_over(rate: float, counts: list[int]) -> None:
     learner = make(updates_per_step=rate)

@@ -112,17 +112,23 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
 
 
 class AnySpaceEnv(gym.Env[Any, Any]):
-    """Random observations of one space, any action of another; ends at random, or after ten steps by its limit.
+    """Random observations of one space, any action of another.
 
-    The reward depends on the parameters, so that randomised ones make a difference.
+    An episode ends with probability `risk` a step, or after ten steps by the time limit. The reward depends on
+    the parameters, so that randomised ones make a difference.
     """
 
     def __init__(
-        self, observations: str = "vector", actions: str = "discrete", gain: float = 1.0, shift: float = 0.0
+        self,
+        observations: str = "vector",
+        actions: str = "discrete",
+        gain: float = 1.0,
+        shift: float = 0.0,
+        risk: float = 0.1,
     ) -> None:
         self.observation_space = {**REFUSED_SPACES, **OBSERVATION_SPACES}[observations]
         self.action_space = {**REFUSED_SPACES, **ACTION_SPACES}[actions]
-        self._gain, self._shift = gain, shift
+        self._gain, self._shift, self._risk = gain, shift, risk
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -133,7 +139,7 @@ class AnySpaceEnv(gym.Env[Any, Any]):
             raise ValueError(f"{action!r} is not in {self.action_space}")
         liked = float(np.sum(np.clip(action, -1, 1)))
         reward = self._gain * (liked + self.np_random.normal()) + self._shift
-        return self._draw(self.observation_space), reward, bool(self.np_random.random() < 0.1), False, {}
+        return self._draw(self.observation_space), reward, bool(self.np_random.random() < self._risk), False, {}
 
     def _draw(self, space: spaces.Space[Any]) -> Any:
         """Like space.sample(), from the environment's own generator."""
