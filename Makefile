@@ -2,39 +2,39 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Not compiled: pip would compile all of torch's thousands of files one after another, and few are ever imported. Those
+# are compiled when they first are, which the following must not prevent.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
 .PHONY: help train setup test check format bench bench-learning bench-training clean
 
 help:
-	@echo "make train   set up what training needs, train a lunar lander, show how well it lands"
-	@echo "make test    set everything up, check the code, run the tests"
-	@echo "make bench   set everything up, measure the engine against Gymnasium's on this machine"
+	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
+	@echo "make test            set everything up, check the code, run the tests"
+	@echo "make bench           set everything up, measure the engine against Gymnasium's on this machine"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
 	@echo "make bench-training  training against Stable-Baselines3: about an hour"
-	@echo "make check   linters and type checker only"
-	@echo "make format  lay the code out"
+	@echo "make check           linters and type checker only"
+	@echo "make format          lay the code out"
 
 # torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
-# Bytecode is not compiled here, one file after another: training imports few of torch's thousands. The tests, which
-# start many programs, have it compiled on all cores.
 $(VENV)/.created: constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade pip
-	$(PIP) install --quiet --no-compile torch -c constraints.txt
-	$(PIP) install --quiet --no-compile "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
+	$(INSTALL) --upgrade pip
+	$(INSTALL) torch -c constraints.txt
+	$(INSTALL) "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
 	@touch $@
 
 # Editable: Python sources are used where they lie; only a change of the C++ core builds again.
 $(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES)
-	$(PIP) install --quiet --no-compile --no-build-isolation --editable ".[train]" "gymnasium[box2d]>=1.4" -c constraints.txt
+	$(INSTALL) --no-build-isolation --editable ".[train]" "gymnasium[box2d]>=1.4" -c constraints.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES)
-	$(PIP) install --quiet --no-compile --no-build-isolation --editable ".[dev]" -c constraints.txt
-	-@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	$(INSTALL) --no-build-isolation --editable ".[dev]" -c constraints.txt
 	@touch $@ $(VENV)/.trainable
 
 setup: $(VENV)/.installed

@@ -82,7 +82,7 @@ class A2CConfig(TrainConfig):
     reward_scale: float = 0.01
     gamma: float = 0.995
     rollout_steps: int = 128
-    actor_lr: float = 2e-3
+    actor_lr: float = 1e-3
     critic_lr: float = 3e-3
     critic_updates: int = 8
     gae_lambda: float = 0.95
@@ -151,16 +151,15 @@ class SACConfig(TrainConfig):
 
     num_envs: int = 8
     total_steps: int = 300_000
-    hidden_sizes: tuple[int, ...] = (256, 256)
     activation: Literal["tanh", "relu"] = "relu"
     buffer_size: int = 1_000_000
-    learning_starts: int = 1_000
+    learning_starts: int = 5_000
     updates_per_step: float = 1.0
-    batch_size: int = 256
-    actor_lr: float = 3e-4
+    batch_size: int = 128
+    actor_lr: float = 1e-3
     critic_lr: float = 1e-3
-    temperature_lr: float = 3e-4
-    tau: float = 0.005
+    temperature_lr: float = 1e-3
+    tau: float = 0.01
     target_entropy: float | None = None
     initial_temperature: float = 1.0
     max_grad_norm: float = 0.0

@@ -46,7 +46,7 @@ _PANELS = (
 
 
 @final
-class Scenario(TypedDict):
+class ScenarioRow(TypedDict):
     """One row of `plot_scenarios`: the returns of an agent where `parameter` has the given value."""
 
     parameter: str
@@ -99,7 +99,7 @@ def plot_runs(
     return target
 
 
-def plot_scenarios(table: Sequence[Scenario], path: str | os.PathLike[str]) -> Path:
+def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -> Path:
     """Draws how an agent's return depends on its environment's parameters, one panel a parameter.
 
     Args:
@@ -115,7 +115,7 @@ def plot_scenarios(table: Sequence[Scenario], path: str | os.PathLike[str]) -> P
     if not table:
         raise ValueError("plot_scenarios needs at least one scenario, got none.")
     for index, row in enumerate(table):
-        missing = sorted(Scenario.__required_keys__ - row.keys())
+        missing = sorted(ScenarioRow.__required_keys__ - row.keys())
         if missing:
             raise ValueError(f"row {index} of the scenarios lacks {', '.join(missing)}; it has {', '.join(row)}.")
     parameters = list(dict.fromkeys(row["parameter"] for row in table))
@@ -230,7 +230,7 @@ def _caption(groups: Sequence[Group], window: float) -> str:
     return text if all(len(end) == 1 for end in ends) else f"{text} Runs that ended early count up to their end."
 
 
-def _draw_scenarios(axis: Axes, parameter: str, rows: Sequence[Scenario]) -> None:
+def _draw_scenarios(axis: Axes, parameter: str, rows: Sequence[ScenarioRow]) -> None:
     def column(name: str) -> FloatArray:
         return np.array([row[name] for row in rows], np.float64)  # type: ignore[literal-required]
 

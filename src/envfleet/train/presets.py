@@ -12,8 +12,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
-        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 300_000}),
-        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 150_000}),
+        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 200_000}),
+        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000}),
         ("Pendulum-v1", "sac"): MappingProxyType({"total_steps": 20_000}),
     }
 )

@@ -1,8 +1,9 @@
 """A small policy's forward pass in NumPy, for the one place where it counts: between two steps of the environments.
 
-For a batch of ten observations torch spends most of its time on everything but arithmetic; NumPy takes a quarter of it.
-The arrays are views of the parameters, so they are always current, and noise is drawn from torch's generator, so that a
-run depends on one generator only. Whatever is not covered here acts through torch, with the same results up to rounding.
+For a batch of ten observations torch spends most of its time on everything but arithmetic; NumPy takes a quarter of
+it. The arrays are views of the parameters, so they are always current, and noise is drawn from torch's generator, so
+that a run depends on one generator only. Whatever is not covered here acts through torch, with the same results up to
+rounding.
 """
 
 from __future__ import annotations

@@ -225,5 +225,7 @@ def _reporter(reporter: Reporter | None, progress: bool) -> Reporter | None:
 
 
 def _new_path(config: TrainConfig) -> Path:
+    parent = Path("runs") / config.env_id.replace("/", "-").replace(":", "-")
     name = f"{config.algo}-seed{config.seed}-{datetime.now():%Y%m%d-%H%M%S}"
-    return Path("runs") / config.env_id.replace("/", "-").replace(":", "-") / name
+    names = (name, *(f"{name}-{number}" for number in range(2, 100)))
+    return next((parent / free for free in names if not (parent / free).exists()), parent / name)

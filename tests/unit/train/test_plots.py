@@ -10,7 +10,7 @@ import matplotlib.image
 import pytest
 from synthetic_runs import make_metrics, make_run
 
-from envfleet.train.plots import Scenario, plot_runs, plot_scenarios
+from envfleet.train.plots import ScenarioRow, plot_runs, plot_scenarios
 
 PANELS = {
     "episode return",
@@ -35,7 +35,7 @@ def bands(svg: Path) -> int:
     return len(re.findall(r'<g id="\w*PolyCollection_\d+">', svg.read_text()))
 
 
-def scenario(parameter: str, value: float, mean: float = 200.0) -> Scenario:
+def scenario(parameter: str, value: float, mean: float = 200.0) -> ScenarioRow:
     return {
         "parameter": parameter,
         "value": value,
@@ -189,8 +189,8 @@ class TestScenarios:
         assert written.count("episode return") == 1
 
     def test_intervals_may_be_empty_or_unknown(self, tmp_path: Path) -> None:
-        one: Scenario = {**scenario("gravity", -3), "interval_low": 200.0000001, "interval_high": 200}
-        other: Scenario = {**scenario("gravity", -4), "interval_low": float("nan"), "interval_high": float("nan")}
+        one: ScenarioRow = {**scenario("gravity", -3), "interval_low": 200.0000001, "interval_high": 200}
+        other: ScenarioRow = {**scenario("gravity", -4), "interval_low": float("nan"), "interval_high": float("nan")}
         assert plot_scenarios([one, other], tmp_path / "scenarios.png").stat().st_size > 0
 
     def test_explains_a_table_it_cannot_draw(self, tmp_path: Path) -> None:
