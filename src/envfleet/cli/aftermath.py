@@ -32,10 +32,10 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     parts: dict[str, Callable[[], str]] = {}
     if options.eval_episodes:
         parts["evaluation"] = lambda: _evaluate(result, options.eval_episodes)
-    parts["curves"] = lambda: str(plot_runs(result.run_dir))
+    parts["curves"] = lambda: plot_runs(result.run_dir).name
     if options.showcase:
         parts["showcase"] = lambda: _film(result)
-    print()
+    print(f"\nIn {result.run_dir}:")
     try:
         for name, make in parts.items():
             _say(name, _outcome(make))
@@ -43,9 +43,9 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
         print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
         return INTERRUPTED
     folder = RunFolder(result.run_dir)
-    _say("weights", f"{folder.actor}, {folder.critic.name}")
-    _say("metrics", f"{folder.metrics}, also for TensorBoard")
-    _say("time", f"{duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest")
+    _say("weights", f"{folder.actor.name}, {folder.critic.name}")
+    _say("metrics", f"{folder.metrics.name}, also for TensorBoard")
+    print(f"\nTime: {duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest.")
     print("\nTo try next:")
     for command in _next_commands(result.agent.config, result.run_dir):
         print(f"    {command}")
@@ -65,7 +65,7 @@ def _evaluate(result: TrainingResult, episodes: int) -> str:
     path = result.run_dir / "evaluation.json"
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(found.to_json_dict(), indent=2) + "\n")
-    return f"{_summary(found)}: {path}"
+    return f"{path.name}: {_summary(found)}"
 
 
 def _summary(found: Evaluation) -> str:
@@ -81,18 +81,18 @@ def _summary(found: Evaluation) -> str:
 def _film(result: TrainingResult) -> str:
     need_no_screen()
     shown = showcase(result.agent, path=result.run_dir / "showcase.mp4")
-    return f"{shown.path}, {shown.still.name} (returns {', '.join(map(score, shown.returns))})"
+    return f"{shown.path.name}, {shown.still.name} (returns {', '.join(map(score, shown.returns))})"
 
 
 def _say(name: str, what: str) -> None:
-    print(f"{name:<12}{what}", flush=True)
+    print(f"    {name:<12}{what}", flush=True)
 
 
 def _next_commands(config: TrainConfig, run_dir: Path) -> list[str]:
     run = shlex.quote(str(run_dir))
     commands = [f"envfleet evaluate {run} --episodes 1000 --seed 1"]
     if config.env_id.startswith("LunarLander"):
-        commands = [f"envfleet evaluate {run} --sweep gravity=-11:-2:6 wind_power=0:20:5"]
+        commands = [f"envfleet evaluate {run} --sweep gravity=-11:-2:6"]
     if config.randomize:
         texts = [f"{name}={text}" for name, text in format_randomize(config.randomize).items()]
         commands.append(f"envfleet evaluate {run} --randomize {shlex.join(texts)}")

@@ -63,8 +63,12 @@ def test_a_run_leaves_everything_and_says_where(envfleet: Run, tmp_path: Path) -
     assert (run / "showcase.png").stat().st_size > 1000
     found = json.loads((run / "evaluation.json").read_text())
     assert found["episodes"] == 4
-    assert f"evaluation  mean return {found['mean_return']:.1f} ± " in output
-    for line in ("Trained 1,600 steps in ", f"curves      {run}/curves.png", f"showcase    {run}/showcase.mp4"):
+    assert f"\nIn {run}:\n    evaluation  evaluation.json: mean return {found['mean_return']:.1f} ± " in output
+    for line in (
+        "Trained 1,600 steps in ",
+        "    curves      curves.png\n",
+        "    showcase    showcase.mp4, showcase.png (returns ",
+    ):
         assert line in output
     assert f"envfleet showcase {shlex.quote(str(run))} --episodes 5 --seed 1" in output
 
@@ -89,7 +93,7 @@ def test_what_cannot_be_filmed_is_said_in_a_line_and_the_rest_is_done(
     code, output, errors = envfleet("train", unseen, *TINY, "--total-steps", "64", "--run-dir", tmp_path / "run")
     assert code == 0
     assert not errors
-    (line,) = (line for line in output.splitlines() if line.startswith("showcase"))
+    (line,) = (line for line in output.splitlines() if line.startswith("    showcase"))
     assert "not made: Unseen-v0 cannot be filmed" in line
     assert (tmp_path / "run" / "evaluation.json").exists()
     assert "To try next:" in output
@@ -129,8 +133,8 @@ def test_parts_that_are_not_wanted_are_left_out(envfleet: Run, tmp_path: Path) -
     assert code == 0
     assert not (tmp_path / "run" / "evaluation.json").exists()
     assert not (tmp_path / "run" / "showcase.mp4").exists()
-    assert "\nevaluation" not in output
-    assert "\nshowcase" not in output
+    assert "    evaluation  " not in output
+    assert "    showcase  " not in output
 
 
 def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) -> None:
