@@ -134,7 +134,7 @@ def _path(metavar: str, help_text: str) -> Any:
 
 
 def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: dict[str, str]) -> type[Any]:
-    types: Any = get_type_hints(type(defaults))
+    types: Any = _types(type(defaults))
     fields = []
     for name in names:
         default = getattr(defaults, name)
@@ -144,6 +144,12 @@ def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: 
     group = make_dataclass(title, fields, frozen=True)
     group.__doc__ = ""  # or else it would be the signature, which the help text would show
     return group
+
+
+def _types(config: type[TrainConfig]) -> dict[str, Any]:
+    # Not of the class itself: Python 3.10 takes the KW_ONLY marker among its annotations for a type, and refuses it.
+    annotations = {entry.name: entry.type for entry in dataclasses.fields(config)}
+    return get_type_hints(type("Fields", (), {"__annotations__": annotations, "__module__": config.__module__}))
 
 
 def _help_texts(config: type[TrainConfig]) -> dict[str, str]:

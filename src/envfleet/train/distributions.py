@@ -192,7 +192,7 @@ class SquashedNormal(ActionDistribution):
         noise = torch.randn_like(mean)
         raw = torch.addcmul(mean, log_std.exp(), noise)
         # log N(raw) in terms of the noise, less log(1 - tanh(raw)^2) = 2 log 2 - 2 log(exp(raw) + exp(-raw)): the same
-        # density as `log_prob`, in the fewest operations, for SAC spends much of its time here.
+        # density as `log_prob`, in fewer operations, for SAC spends much of its time here.
         log_prob = (2 * torch.logaddexp(raw, -raw) - log_std).sum(-1) - 0.5 * noise.square().sum(-1) - self._constant
         return torch.tanh(raw).reshape(-1, *self._shape), log_prob
 
