@@ -13,7 +13,7 @@ from envfleet.cli.showcase import need_no_screen
 from envfleet.cli.trouble import INTERRUPTED, explained
 from envfleet.scenarios import format_randomize
 from envfleet.train.config import TrainConfig
-from envfleet.train.console import duration, resume_command, score
+from envfleet.train.console import duration, program, resume_command, score
 from envfleet.train.evaluate import evaluate
 from envfleet.train.evaluation import Evaluation
 from envfleet.train.files import replacing
@@ -89,11 +89,11 @@ def _say(name: str, what: str) -> None:
 
 
 def _next_commands(config: TrainConfig, run_dir: Path) -> list[str]:
-    run = shlex.quote(str(run_dir))
-    commands = [f"envfleet evaluate {run} --episodes 1000 --seed 1"]
+    run, envfleet = shlex.quote(str(run_dir)), program("envfleet")
+    commands = [f"{envfleet} evaluate {run} --episodes 1000 --seed 1"]
     if config.env_id.startswith("LunarLander"):
-        commands = [f"envfleet evaluate {run} --sweep gravity=-11:-2:6"]
+        commands = [f"{envfleet} evaluate {run} --sweep gravity=-11:-2:6"]
     if config.randomize:
         texts = [f"{name}={text}" for name, text in format_randomize(config.randomize).items()]
-        commands.append(f"envfleet evaluate {run} --randomize {shlex.join(texts)}")
-    return [*commands, f"envfleet showcase {run} --episodes 5 --seed 1", f"tensorboard --logdir {run}"]
+        commands.append(f"{envfleet} evaluate {run} --randomize {shlex.join(texts)}")
+    return [*commands, f"{envfleet} showcase {run} --episodes 5 --seed 1", f"{program('tensorboard')} --logdir {run}"]

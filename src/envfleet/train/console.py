@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections import deque
@@ -209,7 +210,18 @@ def _of(step: int, total: int) -> str:
 
 def resume_command(run_dir: Path) -> str:
     """What to type to go on with a run."""
-    return f"envfleet train --resume {shlex.quote(str(run_dir))}"
+    return f"{program('envfleet')} train --resume {shlex.quote(str(run_dir))}"
+
+
+def program(name: str) -> str:
+    """How a shell in this folder calls a program of this Python: by its name only where that would find it."""
+    installed = Path(sys.executable).parent / name
+    if shutil.which(name) == str(installed):
+        return name
+    if not installed.exists():
+        return f"{shlex.quote(sys.executable)} -m {name}"
+    nearby = installed.relative_to(Path.cwd()) if installed.is_relative_to(Path.cwd()) else installed
+    return shlex.quote(str(nearby))
 
 
 def score(value: float) -> str:

@@ -12,7 +12,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
-        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 200_000}),
+        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3}),
         ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000}),
         ("Pendulum-v1", "sac"): MappingProxyType({"total_steps": 20_000}),
     }

@@ -47,18 +47,6 @@ class Transitions:
     next_observations: Tensors
     terminated: Tensor
 
-    def split(self, size: int) -> Iterator[Transitions]:
-        """Batches of `size`, sharing this one's memory."""
-        for start in range(0, len(self.rewards), size):
-            rows = slice(start, start + size)
-            yield Transitions(
-                _rows(self.observations, rows),
-                self.actions[rows],
-                self.rewards[rows],
-                _rows(self.next_observations, rows),
-                self.terminated[rows],
-            )
-
 
 class ReplayBuffer:
     """The latest `capacity` transitions of `num_envs` environments.

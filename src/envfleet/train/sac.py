@@ -26,7 +26,7 @@ from envfleet.train.config import SACConfig
 from envfleet.train.distributions import SquashedNormal, distribution_for
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Layout, Perceptron, TwinCritic, observe
-from envfleet.train.observations import Array, Observations, flattened, map_leaves, to_tensors
+from envfleet.train.observations import Array, Observations, Tensors, flattened, map_leaves, to_tensors
 from envfleet.train.on_policy import set_learning_rate
 from envfleet.train.replay import ReplayBuffer, Transitions
 from envfleet.train.rollout import Rollout
@@ -59,6 +59,8 @@ def critic_targets(
 def critic_loss(critic: nn.Module, batch: Transitions, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Half the squared error of each critic, added; and the mean estimate."""
     values: Tensor = critic(batch.observations, batch.actions)
+    if values.shape != (len(targets), 2):
+        raise ValueError(f"SAC's critic must give [batch, 2], two estimates a row, got {list(values.shape)}.")
     # The mean over both critics is half the sum of theirs.
     return functional.mse_loss(values, targets.unsqueeze(-1).expand_as(values)), values.detach().mean()
 
@@ -75,7 +77,7 @@ def temperature_loss(temperature: Temperature, log_prob: Tensor, target_entropy:
     return -temperature.log * (log_prob + target_entropy)
 
 
-def sample(actor: Actor, observations: object) -> tuple[Tensor, Tensor]:
+def sample(actor: Actor, observations: Tensors) -> tuple[Tensor, Tensor]:
     """Actions [n, components] drawn from the policy, and their log-probabilities [n]; both differentiable."""
     distribution = actor.distribution
     assert isinstance(distribution, SquashedNormal)
@@ -133,9 +135,8 @@ class SAC:
         """Actions drawn from the policy, [num_envs, ...]; uniform between -1 and 1 before learning starts."""
         if self._collected < self._config.learning_starts:
             return (2 * torch.rand(self._actions) - 1).numpy()
-        actions: Array = (
-            self.actor.distribution.sample(self.actor(to_tensors(observations, self._device))).cpu().numpy()
-        )
+        outputs = self.actor(to_tensors(observations, self._device))
+        actions: Array = self.actor.distribution.sample(outputs).cpu().numpy()
         return actions
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
@@ -165,10 +166,8 @@ class SAC:
 
     def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `extra_tensors` gave."""
-        replay = {
-            name.removeprefix("replay."): tensor for name, tensor in tensors.items() if name.startswith("replay.")
-        }
-        self._replay.load_tensors(replay)
+        ours = {name.removeprefix("replay."): tensor for name, tensor in tensors.items() if name.startswith("replay.")}
+        self._replay.load_tensors(ours)
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
 
@@ -204,9 +203,8 @@ def make_actor(task: Task, layout: Layout) -> Actor:
     distribution = distribution_for(task.action_space, squashed=True)
     if task.networks:
         return Actor(task.networks.actor, distribution).to(task.device)
-    return Actor(Perceptron(task.observation_space, distribution.outputs, layout, last_gain=0.01), distribution).to(
-        task.device
-    )
+    body = Perceptron(task.observation_space, distribution.outputs, layout, last_gain=0.01)
+    return Actor(body, distribution).to(task.device)
 
 
 def make_critic(task: Task, layout: Layout) -> nn.Module:

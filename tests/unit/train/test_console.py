@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from envfleet.train.config import A2CConfig
-from envfleet.train.console import BarReporter, LineReporter, console_reporter, duration, score
+from envfleet.train.console import BarReporter, LineReporter, console_reporter, duration, program, score
 from envfleet.train.progress import Progress, Reporter, TrainingResult
 
 CONFIG = A2CConfig("LunarLander-v3", num_envs=16, seed=7, total_steps=1_000_000)
@@ -76,7 +76,7 @@ def test_a_stopped_run_says_how_to_go_on(reporter: Reporter, capsys: pytest.Capt
     assert capsys.readouterr().out.endswith(
         "Stopped at 320,000 of 1,000,000 steps after 1:40.\n"
         "Everything is saved. To go on:\n"
-        "    envfleet train --resume 'runs/my lander'\n"
+        f"    {program('envfleet')} train --resume 'runs/my lander'\n"
     )
 
 
@@ -224,6 +224,44 @@ def test_what_suits_the_output(tty: bool, term: str, installed: bool, kind: type
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: (name == "rich" and installed) or None)
     assert type(console_reporter()) is kind
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Python in a folder of its own, with an envfleet beside it."""
+    script = tmp_path / "my project" / ".venv" / "bin" / "envfleet"
+    script.parent.mkdir(parents=True)
+    script.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(script.with_name("python")))
+    monkeypatch.setenv("PATH", "/nowhere")
+    return script
+
+
+def test_a_program_that_the_shell_finds_goes_by_its_name(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(installed.parent))
+    assert program("envfleet") == "envfleet"
+
+
+def test_a_program_that_the_shell_does_not_find_goes_by_its_path(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `make train`, where nobody has activated the virtual environment."""
+    assert program("envfleet") == f"'{installed}'"
+    monkeypatch.chdir(installed.parents[2])
+    assert program("envfleet") == ".venv/bin/envfleet"
+
+
+def test_another_installations_program_is_not_meant(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "envfleet").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program("envfleet") == f"'{installed}'"
+
+
+def test_without_a_script_python_runs_the_module(installed: Path) -> None:
+    installed.unlink()
+    assert program("envfleet") == f"'{installed.parent}/python' -m envfleet"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (7.9, "0:07"), (754, "12:34"), (3723, "1:02:03")])

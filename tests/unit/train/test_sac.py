@@ -310,6 +310,23 @@ def test_networks_of_ones_own() -> None:
     assert torch.equal(after["unused.weight"], before["unused.weight"])
 
 
+class OneEstimate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def forward(self, observations: Tensor, actions: Tensor) -> Tensor:
+        found: Tensor = self.layer(actions)
+        return found
+
+
+def test_a_critic_with_one_estimate_is_refused() -> None:
+    learner = make(networks=Networks(nn.Linear(3, 4), OneEstimate()))
+    (rollout,) = rollouts(learner, 1)
+    with pytest.raises(ValueError, match=r"SAC's critic must give \[batch, 2\], two estimates a row, got \[8, 1\]"):
+        learner.learn(rollout, 0.0)
+
+
 def test_our_critics_are_what_the_layout_says() -> None:
     critic = make(hidden_sizes=(16, 8), activation="tanh").critic
     assert isinstance(critic, TwinCritic)
