@@ -82,7 +82,7 @@ class A2CConfig(TrainConfig):
     reward_scale: float = 0.01
     gamma: float = 0.995
     rollout_steps: int = 128
-    actor_lr: float = 1e-3
+    actor_lr: float = 1.5e-3
     critic_lr: float = 3e-3
     critic_updates: int = 8
     gae_lambda: float = 0.95
