@@ -16,18 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.train.config import A2CConfig
+from envfleet.train.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Critic, Layout, observe
 from envfleet.train.observations import Array, Observations
 from envfleet.train.on_policy import (
     Batch,
-    descend,
     make_actor,
     make_batch,
     make_critic,
     make_policy,
     normalized,
-    set_learning_rate,
 )
 from envfleet.train.rollout import Rollout
 
@@ -56,8 +55,8 @@ class A2C:
         self.actor = make_actor(task, layout)
         self.critic = make_critic(task, layout)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
-        self._actor_optimizer = torch.optim.Adam(self.actor.parameters(), config.actor_lr, fused=True)
-        self._critic_optimizer = torch.optim.Adam(self.critic.parameters(), config.critic_lr, fused=True)
+        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr)
+        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr)
         self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self._actor_optimizer,
@@ -106,12 +105,12 @@ class A2C:
         total = 0.0
         for _ in range(self._config.critic_updates):
             loss = critic_loss(self.critic, batch)
-            descend(loss, self.critic, self._critic_optimizer, self._config.max_grad_norm)
+            descend(loss, self._critic_optimizer, self._config.max_grad_norm)
             total += loss.item()
         return total / self._config.critic_updates
 
     def _update_actor(self, batch: Batch, entropy_coef: float) -> tuple[float, float]:
         advantages = normalized(batch.advantages) if self._config.normalize_advantages else batch.advantages
         loss, entropy = actor_loss(self.actor, batch, advantages, entropy_coef)
-        descend(loss, self.actor, self._actor_optimizer, self._config.max_grad_norm)
+        descend(loss, self._actor_optimizer, self._config.max_grad_norm)
         return loss.item(), entropy.item()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from envfleet.train.distributions import distribution_for
 from envfleet.train.learner import Task
@@ -123,21 +123,6 @@ def normalized(advantages: Tensor) -> Tensor:
     """Mean 0 and variance 1; a single one, such as what is left over for the last minibatch, becomes 0."""
     deviation = advantages.std(correction=min(1, len(advantages) - 1))
     return (advantages - advantages.mean()) / (deviation + 1e-8)
-
-
-def descend(loss: Tensor, module: nn.Module, optimizer: torch.optim.Optimizer, max_grad_norm: float) -> None:
-    """One gradient step, its gradient shortened to `max_grad_norm` (0: as it is)."""
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    if max_grad_norm > 0:
-        nn.utils.clip_grad_norm_(module.parameters(), max_grad_norm)
-    optimizer.step()
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """From now on."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
 
 
 def _float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:

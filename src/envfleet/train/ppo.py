@@ -16,18 +16,17 @@ from torch import Tensor, nn
 
 from envfleet.train.a2c import critic_loss
 from envfleet.train.config import PPOConfig
+from envfleet.train.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Layout, observe
 from envfleet.train.observations import Array, Observations
 from envfleet.train.on_policy import (
     Batch,
-    descend,
     make_actor,
     make_batch,
     make_critic,
     make_policy,
     normalized,
-    set_learning_rate,
 )
 from envfleet.train.rollout import Rollout
 
@@ -70,8 +69,8 @@ class PPO:
         self.actor = make_actor(task, layout)
         self.critic = make_critic(task, layout)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
-        self._actor_optimizer = torch.optim.Adam(self.actor.parameters(), config.actor_lr, fused=True)
-        self._critic_optimizer = torch.optim.Adam(self.critic.parameters(), config.critic_lr, fused=True)
+        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr)
+        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr)
         self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self._actor_optimizer,
@@ -134,9 +133,9 @@ class PPO:
     def _step(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> Tensor:
         config = self._config
         value_loss = critic_loss(self.critic, batch)
-        descend(value_loss, self.critic, self._critic_optimizer, config.max_grad_norm)
+        descend(value_loss, self._critic_optimizer, config.max_grad_norm)
         advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
         policy = actor_loss(self.actor, batch, advantages, old_log_prob, config.clip_range, entropy_coef)
-        descend(policy.loss, self.actor, self._actor_optimizer, config.max_grad_norm)
+        descend(policy.loss, self._actor_optimizer, config.max_grad_norm)
         figures = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
         return torch.stack([figure.detach() for figure in figures])

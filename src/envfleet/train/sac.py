@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.train.config import SACConfig
+from envfleet.train.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.distributions import SquashedNormal, distribution_for
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Layout, Perceptron, TwinCritic, observe
 from envfleet.train.observations import Array, Observations, Tensors, flattened, map_leaves, to_tensors
-from envfleet.train.on_policy import set_learning_rate
 from envfleet.train.replay import ReplayBuffer, Transitions
 from envfleet.train.rollout import Rollout
 
@@ -112,9 +112,9 @@ class SAC:
             "target_critic": self._target_critic,
             "temperature": self._temperature,
         }
-        self._actor_optimizer = _adam(self.actor, config.actor_lr)
-        self._critic_optimizer = _adam(self.critic, config.critic_lr)
-        self._temperature_optimizer = _adam(self._temperature, config.temperature_lr)
+        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr)
+        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr)
+        self._temperature_optimizer = make_optimizer(self._temperature, config.temperature_lr)
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self._actor_optimizer,
             "critic": self._critic_optimizer,
@@ -176,10 +176,10 @@ class SAC:
         temperature = self._temperature()
         targets = critic_targets(self.actor, self._target_critic, batch, temperature, config.gamma, config.reward_scale)
         value_error, value = critic_loss(self.critic, batch, targets)
-        _descend(value_error, self._critic_optimizer, config.max_grad_norm)
+        descend(value_error, self._critic_optimizer, config.max_grad_norm)
         policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)
-        _descend(policy_loss, self._actor_optimizer, config.max_grad_norm)
-        _descend(temperature_loss(self._temperature, log_prob, self._target_entropy), self._temperature_optimizer)
+        descend(policy_loss, self._actor_optimizer, config.max_grad_norm)
+        descend(temperature_loss(self._temperature, log_prob, self._target_entropy), self._temperature_optimizer)
         torch._foreach_lerp_(self._target_weights, self._critic_weights, config.tau)
         return torch.stack([policy_loss.detach(), value_error.detach(), -log_prob, temperature, value])
 
@@ -212,19 +212,3 @@ def make_critic(task: Task, layout: Layout) -> nn.Module:
     if task.networks:
         return task.networks.critic.to(task.device)
     return TwinCritic(task.observation_space, math.prod(task.action_space.shape or ()), layout).to(task.device)
-
-
-def _adam(module: nn.Module, rate: float) -> torch.optim.Adam:
-    return torch.optim.Adam(module.parameters(), rate, fused=True)
-
-
-def _descend(loss: Tensor, optimizer: torch.optim.Optimizer, max_grad_norm: float = 0.0) -> None:
-    """One gradient step of the optimiser's own parameters; others the loss depends on are left alone."""
-    parameters = optimizer.param_groups[0]["params"]
-    # Not backward(): that would work out, and leave behind, the critics' gradients of the actor's loss.
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-    if max_grad_norm > 0:
-        nn.utils.clip_grad_norm_(parameters, max_grad_norm)
-    optimizer.step()

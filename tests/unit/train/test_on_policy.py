@@ -14,9 +14,10 @@ from torch import nn
 from envfleet.train.a2c import A2C
 from envfleet.train.algorithms import make_learner
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
+from envfleet.train.descent import descend
 from envfleet.train.learner import Task
 from envfleet.train.networks import Critic
-from envfleet.train.on_policy import Batch, descend, make_batch, normalized, values_along
+from envfleet.train.on_policy import Batch, make_batch, normalized, values_along
 from envfleet.train.ppo import PPO
 from envfleet.train.rollout import Rollout, begin, collect
 
@@ -234,7 +235,7 @@ class TestDescend:
         optimizer = torch.optim.SGD(layer.parameters(), 1.0)
         for _ in range(2):  # the second gradient must not be added to the first
             nn.init.zeros_(layer.weight)
-            descend(layer(torch.tensor([3.0, 4.0])).sum(), layer, optimizer, max_grad_norm)
+            descend(layer(torch.tensor([3.0, 4.0])).sum(), optimizer, max_grad_norm)
         return layer.weight.detach()[0]
 
     def test_long_gradients_are_shortened(self) -> None:

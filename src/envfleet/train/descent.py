@@ -1,0 +1,35 @@
+"""One gradient step, as all three algorithms take it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def make_optimizer(module: nn.Module, rate: float) -> torch.optim.Optimizer:
+    """Adam over a network's parameters."""
+    return torch.optim.Adam(module.parameters(), rate, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """From now on."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer, max_grad_norm: float = 0.0) -> None:
+    """One step of the optimiser's own parameters, the gradient shortened to `max_grad_norm` (0: as it is)."""
+    parameters = optimizer.param_groups[0]["params"]
+    # Not backward(): that would work out, and leave behind, the gradients of other networks the loss depends on.
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    if max_grad_norm > 0:
+        _shorten([gradient for gradient in gradients if gradient is not None], max_grad_norm)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    optimizer.step()
+
+
+def _shorten(gradients: list[Tensor], longest: float) -> None:
+    """What torch.nn.utils.clip_grad_norm_ does, without sorting by device first: a third of its time."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    torch._foreach_mul_(gradients, (longest / (norm + 1e-6)).clamp(max=1.0))
