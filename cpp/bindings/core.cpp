@@ -3,12 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
+#include <vector>
 
 #include "bindings/rows.h"
 #include "engine/mailroom.h"
@@ -33,17 +36,35 @@ Nanoseconds nanoseconds(double seconds) {
 
 Patience patience(double pause, double yield) { return {nanoseconds(pause), nanoseconds(yield)}; }
 
-// Keeps the memory alive and refuses worker numbers that do not exist.
+using Rows = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Statuses = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// What `take` returns: a command as it is, a ticket from here on: first_ticket + 4 * row + kind.
+constexpr uint32_t first_ticket = 1u << 16;
+constexpr uint32_t ticket_kinds = 4;
+
+// Keeps the memory alive and refuses workers and rows that do not exist.
 class PyMailroom {
   public:
-    PyMailroom(Memory memory, uint32_t workers, bool create)
+    PyMailroom(Memory memory, uint32_t workers, uint32_t rows, bool create)
         : memory_(std::move(memory)),
-          room_(create ? Mailroom::create(checked(memory_, workers), workers)
-                       : Mailroom::attach(checked(memory_, workers), workers)) {}
+          room_(create ? Mailroom::create(checked(memory_, workers, rows), workers)
+                       : Mailroom::attach(checked(memory_, workers, rows), workers)),
+          out_(rows, 0) {}
+
+    void assign(uint32_t w, uint32_t first, uint32_t last) {
+        if (first >= last || last > out_.size()) throw nb::index_error("no such rows");
+        room_.assign(checked(w), {first, last - first});
+    }
 
     void post(uint32_t first, uint32_t last, uint32_t command) {
         if (first >= last || last > room_.workers()) throw nb::index_error("no such workers");
+        check_command(command);
         room_.post(first, last, command);
+    }
+    void post_again(uint32_t w, uint32_t command) {
+        check_command(command);
+        room_.post_again(checked(w), command);
     }
 
     uint64_t turns() const { return room_.turns(); }
@@ -56,32 +77,95 @@ class PyMailroom {
     bool is_finished(uint32_t w) const { return room_.is_finished(checked(w)); }
     uint32_t status(uint32_t w) const { return room_.status(checked(w)); }
 
+    void send(Rows rows, uint32_t kind) {
+        if (kind >= ticket_kinds) throw nb::value_error("no such kind of ticket");
+        for (size_t i = 0; i < rows.size(); ++i) worker_of(rows(i));  // all or none
+        for (size_t i = 0; i < rows.size(); ++i) {
+            const auto row = static_cast<uint32_t>(rows(i));
+            room_.send(worker_of(rows(i)), ticket_kinds * row + kind);
+            out_[row] = static_cast<uint8_t>(1 + kind);
+        }
+        room_.wake();
+    }
+
+    uint32_t num_ready() const { return room_.num_ready(); }
+
+    bool wait_ready(uint32_t count, double timeout, double pause, double yield) {
+        nb::gil_scoped_release no_gil;
+        const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
+        return room_.wait_ready(count, patience(pause, yield), deadline);
+    }
+
+    size_t collect(Rows rows, Statuses statuses) {
+        if (rows.size() != statuses.size()) throw nb::value_error("expected a status a row");
+        size_t count = 0;
+        envfleet::Result result;
+        uint32_t worker;
+        while (count < rows.size() && room_.collect(result, worker)) {
+            rows(count) = result.row;
+            out_[result.row] = 0;
+            statuses(count) = static_cast<uint8_t>(result.status);
+            ++count;
+        }
+        return count;
+    }
+
+    std::optional<uint32_t> kind_out(uint32_t row) const {
+        if (row >= out_.size()) throw nb::index_error("no such row");
+        if (out_[row] == 0) return std::nullopt;
+        return out_[row] - 1;
+    }
+    std::tuple<uint32_t, uint64_t> received(uint32_t w) const { return room_.received(checked(w)); }
+
+    void clear(uint32_t w) {
+        room_.clear(checked(w));
+        const auto [first, count] = room_.assigned(w);
+        std::fill_n(out_.begin() + first, count, uint8_t{0});
+    }
+
     std::optional<uint32_t> take(uint32_t w, double timeout, double pause, double yield) {
         checked(w);
         nb::gil_scoped_release no_gil;
-        uint32_t command;
+        uint32_t command = 0, ticket = 0;
         const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
-        if (!room_.take(w, patience(pause, yield), deadline, command)) return std::nullopt;
-        return command;
+        if (!room_.take(w, patience(pause, yield), deadline, command, ticket)) return std::nullopt;
+        return command != 0 ? command : first_ticket + ticket;
     }
 
     void finish(uint32_t w, uint32_t status) { room_.finish(checked(w), status); }
+    void publish(uint32_t w, uint32_t row, uint32_t status) {
+        room_.publish(checked(w), row, status);
+    }
 
   private:
-    static void* checked(const Memory& memory, uint32_t workers) {
-        if (memory.size() < Mailroom::bytes(workers)) throw nb::value_error("memory too small");
+    static void* checked(const Memory& memory, uint32_t workers, uint32_t rows) {
+        if (memory.size() < Mailroom::bytes(workers, rows)) {
+            throw nb::value_error("memory too small");
+        }
         if (reinterpret_cast<uintptr_t>(memory.data()) % alignof(envfleet::Mailbox) != 0) {
             throw nb::value_error("memory must be aligned to a cache line");
         }
         return memory.data();
     }
+    static void check_command(uint32_t command) {
+        if (command == 0 || command >= first_ticket) throw nb::value_error("no such command");
+    }
     uint32_t checked(uint32_t w) const {
         if (w >= room_.workers()) throw nb::index_error("no such worker");
         return w;
     }
+    uint32_t worker_of(int64_t row) const {
+        for (uint32_t w = 0; w < room_.workers(); ++w) {
+            const auto [first, count] = room_.assigned(w);
+            if (row >= first && row < int64_t{first} + count) return w;
+        }
+        throw nb::index_error("no worker has such a row");
+    }
 
     Memory memory_;
     Mailroom room_;
+    std::vector<uint8_t>
+        out_;  // for each row 1 + the kind of its ticket, until its result is collected
 };
 
 }  // namespace
@@ -90,24 +174,44 @@ NB_MODULE(_core, m) {
     m.doc() = "The compiled part of envfleet.";
     nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
 
-    nb::class_<PyMailroom>(m, "Mailroom", "Turns passed between a caller and its workers.")
-        .def(nb::init<Memory, uint32_t, bool>(), "memory"_a.noconvert(), "workers"_a, "create"_a)
-        .def_static("bytes", &Mailroom::bytes, "workers"_a, "How much memory it needs.")
+    nb::class_<PyMailroom>(m, "Mailroom", "Turns and tickets between a caller and its workers.")
+        .def(nb::init<Memory, uint32_t, uint32_t, bool>(), "memory"_a.noconvert(), "workers"_a,
+             "rows"_a, "create"_a)
+        .def_static("bytes", &Mailroom::bytes, "workers"_a, "rows"_a, "How much memory it needs.")
+        .def("assign", &PyMailroom::assign, "worker"_a, "first"_a, "last"_a,
+             "The worker has the rows first..last-1.")
         .def("post", &PyMailroom::post, "first"_a, "last"_a, "command"_a,
              "Give a command to the workers first..last-1.")
+        .def("post_again", &PyMailroom::post_again, "worker"_a, "command"_a,
+             "Give it to one that took another's place; counts as the same turn.")
         .def("turns", &PyMailroom::turns, "How many turns this object has posted.")
         .def("wait_done", &PyMailroom::wait_done, "timeout"_a, "pause"_a, "yield_"_a,
              "Wait until all of them finished; False when time ran out or a signal came.")
         .def("is_finished", &PyMailroom::is_finished, "worker"_a)
         .def("status", &PyMailroom::status, "worker"_a, "What the worker finished with.")
+        .def("send", &PyMailroom::send, "rows"_a.noconvert(), "kind"_a,
+             "Give tickets for these rows to whoever has them.")
+        .def("num_ready", &PyMailroom::num_ready, "How many results wait to be collected.")
+        .def("wait_ready", &PyMailroom::wait_ready, "count"_a, "timeout"_a, "pause"_a, "yield_"_a,
+             "Wait for so many results; False when time ran out or a signal came.")
+        .def("collect", &PyMailroom::collect, "rows"_a.noconvert(), "statuses"_a.noconvert(),
+             "Take out as many results as there is room for, the oldest first; returns how many.")
+        .def("kind_out", &PyMailroom::kind_out, "row"_a,
+             "The kind of ticket sent for it whose result was not yet collected, if any.")
+        .def("received", &PyMailroom::received, "worker"_a,
+             "How many turns and tickets it was given.")
+        .def("clear", &PyMailroom::clear, "worker"_a, "Forget what a dead worker had not done.")
         .def("take", &PyMailroom::take, "worker"_a, "timeout"_a, "pause"_a, "yield_"_a,
-             "Wait for a command; None when time ran out or a signal came.")
-        .def("finish", &PyMailroom::finish, "worker"_a, "status"_a);
+             "Wait for a command or a ticket; None when time ran out or a signal came.")
+        .def("finish", &PyMailroom::finish, "worker"_a, "status"_a)
+        .def("publish", &PyMailroom::publish, "worker"_a, "row"_a, "status"_a);
+    m.attr("FIRST_TICKET") = first_ticket;
+    m.attr("TICKET_KINDS") = ticket_kinds;
 
     envfleet::import_numpy();
     nb::class_<envfleet::RowWriter>(m, "RowWriter",
                                     "Copies observations into the rows of an array.")
-        .def(nb::init<nb::object, nb::object>(), "column"_a, "otherwise"_a)
+        .def(nb::init<nb::object, nb::object, bool>(), "column"_a, "otherwise"_a, "refuse_nan"_a)
         .def("__call__", &envfleet::RowWriter::write, "row"_a, "value"_a.none());
 
     nb::class_<envfleet::InfoPacker>(m, "InfoPacker",
@@ -115,15 +219,21 @@ NB_MODULE(_core, m) {
         .def(nb::init<envfleet::InfoPacker::Bytes, envfleet::InfoPacker::Bytes>(),
              "rows"_a.noconvert(), "kinds"_a.noconvert())
         .def("begin", &envfleet::InfoPacker::begin, "Forget the last turn's infos.")
+        .def("begin_row", &envfleet::InfoPacker::begin_row, "row"_a, "Forget one row's.")
         .def("put", &envfleet::InfoPacker::put, "row"_a, "info"_a.none(),
              "Pack one like the last; False if it is not.")
         .def("learn", &envfleet::InfoPacker::learn, "kind"_a, "keys"_a, "types"_a, "formats"_a,
              "Pack dicts with these keys and types from now on.");
 
+    nb::class_<envfleet::Progress>(m, "Progress",
+                                   "Tells another process which row is being worked on.")
+        .def(nb::init<envfleet::Progress::Cell>(), "cell"_a.noconvert())
+        .def("enter", &envfleet::Progress::enter, "row"_a, "The work on this row begins.");
+
     nb::class_<envfleet::RowPublisher>(m, "RowPublisher",
                                        "Publishes what a step returned in a row.")
-        .def(nb::init<nb::object, envfleet::RowPublisher::Rewards, nb::object>(), "observations"_a,
-             "rewards"_a.noconvert(), "infos"_a)
+        .def(nb::init<nb::object, envfleet::RowPublisher::Rewards, nb::object, nb::object, bool>(),
+             "observations"_a, "rewards"_a.noconvert(), "infos"_a, "progress"_a, "refuse_nan"_a)
         .def("put", &envfleet::RowPublisher::put, "row"_a, "observation"_a.none(),
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
 

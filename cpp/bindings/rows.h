@@ -7,6 +7,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -21,8 +24,8 @@ namespace nb = nanobind;
 // Copies observations into the rows of one array.
 class RowWriter {
   public:
-    RowWriter(nb::object column, nb::object otherwise)
-        : column_(std::move(column)), otherwise_(std::move(otherwise)) {
+    RowWriter(nb::object column, nb::object otherwise, bool refuse_nan)
+        : column_(std::move(column)), otherwise_(std::move(otherwise)), refuse_nan_(refuse_nan) {
         if (!PyArray_CheckExact(column_.ptr())) throw nb::type_error("column must be an array");
         array_ = reinterpret_cast<PyArrayObject*>(column_.ptr());
         if (PyArray_NDIM(array_) < 1 || !PyArray_ISWRITEABLE(array_) ||
@@ -42,6 +45,7 @@ class RowWriter {
         if (row >= rows()) throw nb::index_error("no such row");
         if (!copies_bytes_ || !fits(value.ptr())) return false;
         auto* source = reinterpret_cast<PyArrayObject*>(value.ptr());
+        if (refuse_nan_ && has_nan(source)) return false;
         const auto bytes = static_cast<size_t>(PyArray_NBYTES(source));
         std::memcpy(PyArray_BYTES(array_) + row * row_bytes_, PyArray_DATA(source), bytes);
         return true;
@@ -59,8 +63,22 @@ class RowWriter {
                PyArray_IS_C_CONTIGUOUS(source);
     }
 
+    static bool has_nan(PyArrayObject* array) {
+        const auto size = static_cast<size_t>(PyArray_SIZE(array));
+        if (PyArray_TYPE(array) == NPY_FLOAT32) return any_nan<float>(array, size);
+        if (PyArray_TYPE(array) == NPY_FLOAT64) return any_nan<double>(array, size);
+        // Rare ones are for Python to look at.
+        return PyTypeNum_ISFLOAT(PyArray_TYPE(array)) || PyTypeNum_ISCOMPLEX(PyArray_TYPE(array));
+    }
+    template <class Number>
+    static bool any_nan(PyArrayObject* array, size_t size) {
+        const auto* values = static_cast<const Number*>(PyArray_DATA(array));
+        return std::any_of(values, values + size, [](Number x) { return std::isnan(x); });
+    }
+
     nb::object column_;
     nb::object otherwise_;
+    bool refuse_nan_;
     PyArrayObject* array_;
     size_t row_bytes_;
     bool copies_bytes_;
@@ -82,6 +100,11 @@ class InfoPacker {
     void begin() {
         if (dirty_) std::memset(kinds_.data(), 0, kinds_.size());
         dirty_ = false;
+    }
+
+    void begin_row(size_t row) {
+        if (row >= kinds_.size()) throw nb::index_error("no such row");
+        kinds_.data()[row] = 0;
     }
 
     // False: this one is not like the last, and its kind is not set.
@@ -162,35 +185,66 @@ class InfoPacker {
     bool dirty_ = true;
 };
 
+// Where a worker notes which row it works on, and that it has moved on: whoever waits for it can
+// tell which environment it died in, and whether it is stuck.
+class Progress {
+  public:
+    using Cell = nb::ndarray<uint64_t, nb::shape<1>, nb::c_contig, nb::device::cpu>;
+
+    explicit Progress(Cell cell) : cell_(std::move(cell)) {}
+
+    // The cell counts in its upper half and names the row in its lower one.
+    void enter(size_t row) {
+        std::atomic_ref<uint64_t> cell(*cell_.data());
+        const uint64_t count = (cell.load(std::memory_order_relaxed) >> 32) + 1;
+        cell.store(count << 32 | static_cast<uint32_t>(row), std::memory_order_relaxed);
+    }
+
+  private:
+    Cell cell_;
+};
+
 // Publishes all that an environment returned from a step, flags apart, into its row.
 class RowPublisher {
   public:
     using Rewards = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-    RowPublisher(nb::object observations, Rewards rewards, nb::object infos)
+    RowPublisher(nb::object observations, Rewards rewards, nb::object infos, nb::object progress,
+                 bool refuse_nan)
         : keep_observations_(std::move(observations)),
           keep_infos_(std::move(infos)),
+          keep_progress_(std::move(progress)),
           observations_(nb::cast<RowWriter*>(keep_observations_)),
           infos_(nb::cast<InfoPacker*>(keep_infos_)),
-          rewards_(std::move(rewards)) {
+          progress_(nb::cast<Progress*>(keep_progress_)),
+          rewards_(std::move(rewards)),
+          refuse_nan_(refuse_nan) {
         if (rewards_.size() != observations_->rows())
             throw nb::value_error("expected a reward a row");
     }
 
-    // False: something is not plain; whoever asked is to publish the row by other means.
+    // False: something is not plain; whoever asked is to publish the row by other means. Else the
+    // work on the next row begins.
     bool put(size_t row, nb::handle observation, nb::handle reward, nb::handle info) {
         if (!observations_->copy(row, observation) || !PyFloat_Check(reward.ptr())) return false;
-        rewards_.data()[row] = PyFloat_AS_DOUBLE(reward.ptr());
+        const double number = PyFloat_AS_DOUBLE(reward.ptr());
+        if (refuse_nan_ && std::isnan(number)) return false;
+        rewards_.data()[row] = number;
         const bool empty = PyDict_CheckExact(info.ptr()) && PyDict_Size(info.ptr()) == 0;
-        return empty || infos_->put(row, info);
+        if (!empty && !infos_->put(row, info)) return false;
+        progress_->enter(row + 1);
+        return true;
     }
 
   private:
     nb::object keep_observations_;
     nb::object keep_infos_;
+    nb::object keep_progress_;
     RowWriter* observations_;
     InfoPacker* infos_;
+    Progress* progress_;
     Rewards rewards_;
+    bool refuse_nan_;
 };
 
 }  // namespace envfleet

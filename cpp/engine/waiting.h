@@ -41,44 +41,51 @@ struct Patience {
     Nanoseconds yield;
 };
 
-// A futex word in shared memory, and how many sleep on it: nobody asleep, no system call.
+// A futex word in shared memory on which several may sleep, each under a bit of its own, so that
+// one call wakes exactly those it is meant for.
 struct alignas(64) Bell {
     std::atomic<uint32_t> rings{0};
-    std::atomic<uint32_t> sleepers{0};
 
-    void ring() {
+    void ring(uint32_t whom) {
         rings.fetch_add(1, std::memory_order_seq_cst);
-        if (sleepers.load(std::memory_order_seq_cst) != 0) {
-            syscall(SYS_futex, &rings, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-        }
+        syscall(SYS_futex, &rings, FUTEX_WAKE_BITSET, INT_MAX, nullptr, nullptr, whom);
     }
+};
+
+// One who may sleep: the bell it listens to, under which bit, and whether it sleeps. Whoever has
+// something for it looks at `asleep` first: nobody asleep, no system call. One flag a sleeper, not
+// a count of sleepers: a process killed in its sleep must not be counted for ever.
+struct Sleeper {
+    Bell& bell;
+    uint32_t bit;
+    std::atomic<uint32_t>& asleep;
 };
 
 // Sleeps until `ready()` holds, the deadline passes or a signal arrives; returns `ready()`.
 // A signal ends the sleep so that the caller can run its handlers.
 template <class Ready>
-bool sleep_until(Bell& bell, Ready ready, Nanoseconds deadline) {
-    bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline) {
+    sleeper.asleep.store(1, std::memory_order_seq_cst);
+    const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
     bool is_ready;
     for (;;) {
-        const uint32_t seen = bell.rings.load(std::memory_order_seq_cst);
+        const uint32_t seen = sleeper.bell.rings.load(std::memory_order_seq_cst);
         is_ready = ready();
-        const Nanoseconds left = deadline - now();
-        if (is_ready || left <= 0) break;
-        const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
-        const long woken = syscall(SYS_futex, &bell.rings, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+        if (is_ready || now() >= deadline) break;
+        const long woken = syscall(SYS_futex, &sleeper.bell.rings, FUTEX_WAIT_BITSET, seen, &until,
+                                   nullptr, sleeper.bit);
         if (woken == -1 && errno == EINTR) {
             is_ready = ready();
             break;
         }
     }
-    bell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    sleeper.asleep.store(0, std::memory_order_relaxed);
     return is_ready;
 }
 
 // Waits until `ready()` holds (true) or the deadline passes or a signal arrives (false).
 template <class Ready>
-bool wait_until(Bell& bell, Ready ready, Patience patience, Nanoseconds deadline) {
+bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Nanoseconds deadline) {
     if (ready()) return true;
     const Nanoseconds start = now();
     const Nanoseconds pause_end = start + patience.pause;
@@ -93,7 +100,7 @@ bool wait_until(Bell& bell, Ready ready, Patience patience, Nanoseconds deadline
         if (ready()) return true;
         sched_yield();
     }
-    return sleep_until(bell, ready, deadline);
+    return sleep_until(sleeper, ready, deadline);
 }
 
 }  // namespace envfleet

@@ -7,7 +7,8 @@
     └── WorkerError               something went wrong where the environments run
         ├── EnvRaisedError        an environment raised (also an instance of what it raised)
         ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
-        └── WorkerDiedError       a worker process ended
+        ├── WorkerDiedError       a worker process ended
+        └── WorkerStuckError      an environment took longer than step_timeout (also a TimeoutError)
 
 Misuse of the asynchronous calls raises Gymnasium's own classes, so that code written for Gymnasium
 catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError, NoAsyncCallError, ResetNeeded.
@@ -39,6 +40,7 @@ __all__ = [
     "ResetNeeded",
     "WorkerDiedError",
     "WorkerError",
+    "WorkerStuckError",
 ]
 
 
@@ -77,8 +79,10 @@ class EnvRaisedError(WorkerError):
         method: What the environment was doing: "make", "reset", "step", "call" or "set_attr".
         activity: The same as code, with the name of what was called.
         traceback_text: The traceback from where the environment runs.
+        note: What was tried about it, if anything.
     """
 
+    note: str
     method: str
     activity: str
     traceback_text: str
@@ -87,8 +91,8 @@ class EnvRaisedError(WorkerError):
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (self.__cause__, self.traceback_text, self.method, self.activity, self.worker, self.env_indices[0])
-        return _rebuild_raised, state
+        where_and_what = self.method, self.activity, self.worker, self.env_indices[0], self.note
+        return _rebuild_raised, (self.__cause__, self.traceback_text, *where_and_what)
 
 
 class InvalidOutputError(WorkerError, ValueError):
@@ -99,25 +103,36 @@ class WorkerDiedError(WorkerError):
     """A worker process ended without being asked to."""
 
 
+class WorkerStuckError(WorkerError, TimeoutError):
+    """An environment did not finish within ``step_timeout``; its worker was ended."""
+
+
 def where(worker: int | None) -> str:
     """Names the place a shard runs in, for messages."""
     return "the caller's process" if worker is None else f"worker {worker}"
 
 
 def env_raised(
-    original: BaseException, *, traceback_text: str, method: str, activity: str, worker: int | None, env_index: int
+    original: BaseException,
+    *,
+    traceback_text: str,
+    method: str,
+    activity: str,
+    worker: int | None,
+    env_index: int,
+    note: str = "",
 ) -> EnvRaisedError:
     """Builds the error for an exception raised by an environment, keeping its type and cause."""
     message = (
         f"Environment {env_index} (in {where(worker)}) raised {type(original).__name__} in {activity}: "
-        f"{_text(original)}\n\nThe environment's own traceback:\n{traceback_text}"
+        f"{_text(original)}{note and chr(10) + note}\n\nThe environment's own traceback:\n{traceback_text}"
     )
     error = _new_error(type(original))
     # Not by __init__: the original's may want arguments that nobody knows any more.
     error.args = (message,)
     error.worker, error.env_indices = worker, (env_index,)
     error.method, error.activity = method, activity
-    error.traceback_text = traceback_text
+    error.traceback_text, error.note = traceback_text, note
     error.__cause__ = original
     return error
 
@@ -127,7 +142,13 @@ def _rebuild(kind: type[WorkerError], message: str, worker: int | None, env_indi
 
 
 def _rebuild_raised(
-    original: BaseException, traceback_text: str, method: str, activity: str, worker: int | None, env_index: int
+    original: BaseException,
+    traceback_text: str,
+    method: str,
+    activity: str,
+    worker: int | None,
+    env_index: int,
+    note: str,
 ) -> EnvRaisedError:
     return env_raised(
         original,
@@ -136,6 +157,7 @@ def _rebuild_raised(
         activity=activity,
         worker=worker,
         env_index=env_index,
+        note=note,
     )
 
 

@@ -17,7 +17,7 @@ from envfleet.randomize import Distribution, ParameterTable, check_parameter_nam
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, SyncVectorEnv
 from envfleet.vector.member import AnyEnv
 from envfleet.vector.process.launch import usable_cores
-from envfleet.vector.shard import EnvFn
+from envfleet.vector.share import EnvFn
 
 EnvMaker: TypeAlias = Callable[..., AnyEnv]
 Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]

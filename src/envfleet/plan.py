@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import Space
 
 from envfleet.vector.member import AnyEnv
-from envfleet.vector.shard import EnvFn
+from envfleet.vector.share import EnvFn
 
 _WARM_UP_STEPS = 5
 _MEASURED_STEPS = 200

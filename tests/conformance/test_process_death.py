@@ -1,4 +1,4 @@
-"""A worker that dies is named, at once and ever after, and the fleet can still be closed."""
+"""A worker that dies is named, at once and until reset() revives the fleet, which can be closed at any time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 VICTIM = 3
 ZEROS = np.zeros(NUM_ENVS, np.int64)
-OPERATIONS: dict[str, Callable[[AsyncVectorEnv], Any]] = {
-    "step": lambda envs: envs.step(ZEROS),
+RESETS: dict[str, Callable[[AsyncVectorEnv], Any]] = {
     "reset": lambda envs: envs.reset(),
     "seeded reset": lambda envs: envs.reset(seed=1),
+}
+OPERATIONS: dict[str, Callable[[AsyncVectorEnv], Any]] = {
+    "step": lambda envs: envs.step(ZEROS),
     "call": lambda envs: envs.call("describe", "you"),
     "get_attr": lambda envs: envs.get_attr("index"),
     "set_attr": lambda envs: envs.set_attr("tag", 1),
@@ -63,6 +65,19 @@ def test_a_worker_killed_between_operations_is_named(name: str) -> None:
         assert_gone(pids)
         with pytest.raises(ClosedEnvironmentError):
             envs.reset()
+
+
+@pytest.mark.parametrize("name", RESETS)
+def test_a_reset_names_a_worker_killed_before_it_and_the_next_one_revives_the_fleet(name: str) -> None:
+    with process_fleet() as envs:
+        first, _ = envs.reset(seed=1)
+        env_indices = kill(envs)
+        assert_died(partial(RESETS[name], envs), env_indices, "SIGKILL")
+        with within(SOON):
+            RESETS[name](envs)
+            again, _ = envs.reset(seed=1)
+        np.testing.assert_array_equal(again[:, [0, 4]], first[:, [0, 4]])  # not how often it was reset
+        assert len(envs.call("process_id")) == NUM_ENVS
 
 
 def test_every_later_operation_says_the_same(start_method: str) -> None:
@@ -131,7 +146,10 @@ def test_the_death_of_all_workers_names_the_first() -> None:
             process.kill()
             process.join(SOON)
         assert_died(lambda: envs.step(ZEROS), env_indices, "SIGKILL")
-        assert_died(envs.reset, env_indices, "SIGKILL")
+        assert_died(lambda: envs.step(ZEROS), env_indices, "SIGKILL")
+        with within(SOON):
+            envs.reset()
+            envs.step(ZEROS)
 
 
 def test_the_death_of_a_worker_beside_a_working_caller_is_named() -> None:

@@ -31,7 +31,7 @@ def aligned(size: int, offset: int = 0) -> npt.NDArray[np.uint8]:
 
 
 def mailroom(workers: int) -> Mailroom:
-    return Mailroom(aligned(Mailroom.bytes(workers)), workers, create=True)
+    return Mailroom(aligned(Mailroom.bytes(workers, workers)), workers, workers, create=True)
 
 
 @contextmanager
@@ -92,14 +92,14 @@ def test_some_workers_can_be_called_and_the_others_hear_nothing() -> None:
 
 
 def test_an_attached_mailroom_sees_the_same_turns() -> None:
-    memory = aligned(Mailroom.bytes(2))
-    ours = Mailroom(memory, 2, create=True)
+    memory = aligned(Mailroom.bytes(2, 2))
+    ours = Mailroom(memory, 2, 2, create=True)
     ours.post(0, 2, 6)
-    theirs = Mailroom(memory, 2, create=False)
+    theirs = Mailroom(memory, 2, 2, create=False)
     assert theirs.take(1, *NOW) == 6
     theirs.finish(1, 8)
     assert (ours.is_finished(0), ours.is_finished(1), ours.status(1)) == (False, True, 8)
-    assert Mailroom(memory, 2, create=True).take(0, *NOW) is None  # laid out anew
+    assert Mailroom(memory, 2, 2, create=True).take(0, *NOW) is None  # laid out anew
 
 
 @pytest.mark.parametrize("patience", [(0.0, 0.0), (0.001, 0.0), (0.0, 0.001)])
@@ -117,10 +117,12 @@ def test_waiting_ends_when_the_time_is_over_and_nothing_is_lost(patience: tuple[
 
 def test_a_turn_count_may_run_over() -> None:
     """The counters have 32 bits; only equality matters."""
-    memory = aligned(Mailroom.bytes(1))
-    room = Mailroom(memory, 1, create=True)
-    memory[-64:].view(np.uint32)[:2] = 2**32 - 2  # posted and finished
-    for command in range(5):
+    memory = aligned(Mailroom.bytes(1, 1))
+    room = Mailroom(memory, 1, 1, create=True)
+    lobby, line = 3 * 64, 64
+    for counter in (lobby, lobby + line):  # posted and finished, on lines of their own
+        memory[counter : counter + 4].view(np.uint32)[:] = 2**32 - 2
+    for command in range(1, 6):
         room.post(0, 1, command)
         assert room.take(0, *NOW) == command
         room.finish(0, 0)
@@ -156,27 +158,27 @@ def test_what_is_no_worker_number_is_refused(worker: int, error: type[Exception]
 
 @pytest.mark.parametrize("create", [True, False])
 def test_memory_that_does_not_do_is_refused(create: bool) -> None:
-    size = Mailroom.bytes(2)
+    size = Mailroom.bytes(2, 2)
     with pytest.raises(ValueError, match="too small"):
-        Mailroom(aligned(size - 1), 2, create)
+        Mailroom(aligned(size - 1), 2, 2, create)
     with pytest.raises(ValueError, match="too small"):
-        Mailroom(aligned(size), 2**32 - 1, create)
+        Mailroom(aligned(size), 2**32 - 1, 2, create)
     for offset in 1, 8, 32:
         with pytest.raises(ValueError, match="aligned to a cache line"):
-            Mailroom(aligned(size, offset), 2, create)
+            Mailroom(aligned(size, offset), 2, 2, create)
     locked = aligned(size)
     locked.flags.writeable = False
     for wrong in locked, aligned(size).reshape(1, -1), bytes(size), None:
         with pytest.raises(TypeError):
-            Mailroom(wrong, 2, create)  # type: ignore[arg-type]
+            Mailroom(wrong, 2, 2, create)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["float64", "every other byte"])
 def test_memory_is_never_copied(kind: str) -> None:
-    size = Mailroom.bytes(2)
+    size = Mailroom.bytes(2, 2)
     memory = aligned(size * 8).view(np.float64) if kind == "float64" else aligned(2 * size)[::2]
     with pytest.raises(TypeError):
-        Mailroom(memory, 2, create=True)  # type: ignore[arg-type]
+        Mailroom(memory, 2, 2, create=True)  # type: ignore[arg-type]
 
 
 # --- threads and signals ---------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ def forked(work: Callable[[], object], exit_code: int = 0) -> Iterator[int]:
 
 def shared(workers: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Memory for a mailroom, and a number a worker, that forked processes share."""
-    size = Mailroom.bytes(workers)
+    size = Mailroom.bytes(workers, workers)
     memory = np.frombuffer(mmap.mmap(-1, size + 64 * workers), np.uint8)
     return memory[:size], memory[size:].view(np.int64)[::8]
 
@@ -260,7 +262,7 @@ def loiter(dice: random.Random) -> None:
 
 
 def work_turns(memory: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], worker: int) -> None:
-    room, dice = Mailroom(memory, len(counts), create=False), random.Random(worker)
+    room, dice = Mailroom(memory, len(counts), len(counts), create=False), random.Random(worker)
     command = None
     while command != STOP:
         command = room.take(worker, *dice.choice((ASLEEP, AWAKE)))
@@ -273,7 +275,7 @@ def work_turns(memory: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], wor
 @pytest.mark.parametrize(("workers", "turns"), [(1, 20_000), (2, 20_000), (5, 2_000)])
 def test_no_wake_up_is_lost_between_processes(workers: int, turns: int) -> None:
     memory, counts = shared(workers)
-    room, dice = Mailroom(memory, workers, create=True), random.Random(9)
+    room, dice = Mailroom(memory, workers, workers, create=True), random.Random(9)
     with ExitStack() as processes:
         for worker in range(workers):
             processes.enter_context(forked(partial(work_turns, memory, counts, worker)))

@@ -80,18 +80,18 @@ def _reset_mask(mask: Any, num_envs: int) -> Mask:
     return copy
 
 
-def env_indices(indices: Any, num_envs: int) -> list[int]:
+def env_indices(indices: Any, num_envs: int, name: str = "indices") -> list[int]:
     """The environments asked for, in the order asked; None means all."""
     if indices is None:
         return list(range(num_envs))
     array = np.atleast_1d(np.asarray(indices))
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
-        raise TypeError(f"indices must be an int or a non-empty sequence of ints, got {indices!r}.")
+        raise TypeError(f"{name} must be an int or a non-empty sequence of ints, got {indices!r}.")
     chosen: list[int] = array.tolist()
     if min(chosen) < 0 or max(chosen) >= num_envs:
-        raise IndexError(f"indices must lie in 0..{num_envs - 1}, got {chosen}.")
+        raise IndexError(f"{name} must lie in 0..{num_envs - 1}, got {chosen}.")
     if len(set(chosen)) != len(chosen):
-        raise ValueError(f"indices must not repeat, got {chosen}.")
+        raise ValueError(f"{name} must not repeat, got {chosen}.")
     return chosen
 
 
@@ -100,6 +100,22 @@ def mask_of(chosen: Sequence[int], num_envs: int) -> Mask:
     mask = np.zeros(num_envs, np.bool_)
     mask[list(chosen)] = True
     return mask
+
+
+def env_rows(indices: Any, num_envs: int) -> npt.NDArray[np.intp]:
+    """Environments to send to, each once; None means all."""
+    return np.array(env_indices(indices, num_envs, "env_ids"), np.intp)
+
+
+def checked_batch_size(batch_size: Any, num_envs: int) -> int:
+    """How many results to wait for; None means all environments."""
+    if batch_size is None:
+        return num_envs
+    if not isinstance(batch_size, int | np.integer) or isinstance(batch_size, bool) or not 0 < batch_size <= num_envs:
+        raise ValueError(
+            f"`batch_size` must be between 1 and the number of environments, {num_envs}, got {batch_size!r}."
+        )
+    return int(batch_size)
 
 
 def spread(values: Any, chosen: Sequence[int], num_envs: int) -> list[Any]:
@@ -130,9 +146,9 @@ def checked_env_fns(env_fns: Any) -> list[Callable[[], Any]]:
     return functions
 
 
-def check_timeout(timeout: Any) -> None:
+def check_timeout(timeout: Any, name: str = "timeout") -> None:
     """Refuses what is neither None nor a number of seconds."""
     if timeout is None:
         return
     if not isinstance(timeout, int | float | np.number) or isinstance(timeout, bool) or not timeout >= 0:
-        raise ValueError(f"timeout must be a number of seconds, zero or more, or None, got {timeout!r}.")
+        raise ValueError(f"{name} must be a number of seconds, zero or more, or None, got {timeout!r}.")

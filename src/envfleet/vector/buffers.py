@@ -54,6 +54,14 @@ def cast(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], path: str) ->
     return array.astype(dtype)
 
 
+def check_no_nan(array: Array, path: str) -> None:
+    """Refuses NaN by name; what is no floating-point number has none."""
+    wrong = np.isnan(array)
+    if wrong.any():
+        where = "" if array.ndim == 0 else f" at {[tuple(i) for i in np.argwhere(wrong)[:3].tolist()]}"
+        raise LayoutError(f"{path}: expected no NaN (check_nan=True), got {np.count_nonzero(wrong)} of them{where}")
+
+
 def _brief(value: Any) -> str:
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"
@@ -95,14 +103,15 @@ class _Node(ABC):
 
 @final
 class _ArrayLeaf(_Node):
-    def __init__(self, index: int, path: str, space: Space[Any]) -> None:
+    def __init__(self, index: int, path: str, space: Space[Any], *, refuse_nan: bool) -> None:
         assert space.shape is not None
         self.index, self.path, self.shape = index, path, tuple(space.shape)
         self.dtype = _canonical(np.dtype(space.dtype))
+        self.refuse_nan = refuse_nan and self.dtype.kind in "fc"
 
     def writer(self, columns: Columns) -> RowWriter:
         column, shape, dtype, path = columns[self.index], self.shape, self.dtype, self.path
-        if shape == ():
+        if shape == () and not self.refuse_nan:
             exact_types = (int, dtype.type) if dtype == np.int64 else (dtype.type,)
 
             def write_scalar(row: int, value: Any) -> None:
@@ -114,10 +123,13 @@ class _ArrayLeaf(_Node):
             return write_scalar
 
         def cast_and_write(row: int, value: Any) -> None:
-            column[row] = cast(value, shape, dtype, path)
+            array = cast(value, shape, dtype, path)
+            if self.refuse_nan:
+                check_no_nan(array, path)
+            column[row] = array
 
         assert isinstance(column, np.ndarray)
-        return _core.RowWriter(column, cast_and_write)
+        return _core.RowWriter(column, cast_and_write, self.refuse_nan)
 
     def batch(self, columns: Columns, copy: bool) -> Any:
         column = columns[self.index]
@@ -247,8 +259,8 @@ class SpaceLayout:
         loose_leaves: The numbers of the leaves that travel beside it.
     """
 
-    def __init__(self, space: Space[Any], name: str) -> None:
-        self._num_leaves = 0
+    def __init__(self, space: Space[Any], name: str, *, refuse_nan: bool = False) -> None:
+        self._num_leaves, self._refuse_nan = 0, refuse_nan
         self.array_leaves: list[tuple[int, tuple[int, ...], np.dtype[Any]]] = []
         self.loose_leaves: list[int] = []
         self._root = self._build(space, name)
@@ -265,7 +277,7 @@ class SpaceLayout:
         index = self._num_leaves
         self._num_leaves += 1
         if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-            leaf = _ArrayLeaf(index, path, space)
+            leaf = _ArrayLeaf(index, path, space, refuse_nan=self._refuse_nan)
             self.array_leaves.append((index, leaf.shape, leaf.dtype))
             return leaf
         self.loose_leaves.append(index)
@@ -277,6 +289,18 @@ class SpaceLayout:
         for (index, _, _), array in zip(self.array_leaves, arrays, strict=True):
             columns[index] = array
         return columns
+
+    def row(self, columns: Columns, row: int) -> Any:
+        """One row's value, fresh."""
+        return self._root.rows([column[row : row + 1] for column in columns], 1)[0]
+
+    def taken(self, columns: Columns, rows: npt.NDArray[np.intp]) -> Any:
+        """The given rows as one batched value, fresh."""
+        picked: Columns = [
+            column[rows] if isinstance(column, np.ndarray) else deepcopy([column[row] for row in rows])
+            for column in columns
+        ]
+        return self._root.batch(picked, copy=False)
 
     def checked(self, value: Any, count: int) -> Columns:
         """A batched value as columns of ``count`` rows, or a LayoutError; writes nothing."""

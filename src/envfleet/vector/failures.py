@@ -16,8 +16,9 @@ class Failure:
     """An exception of one environment, with the traceback from where it runs.
 
     Attributes:
-        method: "make", "reset", "step", "call", "set_attr" or "close".
+        method: "make", "restart", "reset", "step", "call", "set_attr" or "close".
         name: Of a call or an attribute.
+        note: What was tried about it.
     """
 
     env_index: int
@@ -25,6 +26,7 @@ class Failure:
     name: str
     error: BaseException
     traceback_text: str
+    note: str = ""
 
     @staticmethod
     def of(error: BaseException, env_index: int, method: str, name: str = "") -> Failure:
@@ -39,10 +41,12 @@ class Failure:
 
 def as_error(failure: Failure, worker: int | None) -> WorkerError:
     """The error to raise for a failure."""
+    if isinstance(failure.error, WorkerError) and not failure.traceback_text:
+        return failure.error  # raised by nobody: it is how a worker's end is told
     if isinstance(failure.error, LayoutError):
         return InvalidOutputError(
             f"Environment {failure.env_index} (in {where(worker)}) returned from {failure.activity} what does not "
-            f"fit its spaces. {failure.error}.",
+            f"fit its spaces. {failure.error}.{failure.note and ' ' + failure.note}",
             worker=worker,
             env_indices=(failure.env_index,),
         )
@@ -51,6 +55,7 @@ def as_error(failure: Failure, worker: int | None) -> WorkerError:
         traceback_text=failure.traceback_text,
         method=failure.method,
         activity=failure.activity,
+        note=failure.note,
         worker=worker,
         env_index=failure.env_index,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from copy import deepcopy
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,18 +12,23 @@ import numpy.typing as npt
 from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.orders import Report
-from envfleet.vector.shard import ShardRows
+from envfleet.vector.share import ShardRows
 from envfleet.vector.spaces import FleetSpaces
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_CELLS_A_LINE = 8
+"""Each shard counts its progress on a cache line of its own."""
 
 
 @final
 class FleetLayout:
     """Where everything lies. The same in every process, as it follows from the spaces alone."""
 
-    def __init__(self, spaces: FleetSpaces, control_bytes: int = 0) -> None:
+    def __init__(self, spaces: FleetSpaces, *, control_bytes: int = 0, refuse_nan: bool = False) -> None:
         n = spaces.num_envs
         self.num_envs = n
-        self.observations = SpaceLayout(spaces.single_observation_space, "observation")
+        self.observations = SpaceLayout(spaces.single_observation_space, "observation", refuse_nan=refuse_nan)
         self.actions = SpaceLayout(spaces.single_action_space, "action")
         byte, flag = np.dtype(np.uint8), np.dtype(np.bool_)
         self._block = BlockLayout(
@@ -31,6 +37,9 @@ class FleetLayout:
                 ("rewards", (n,), np.dtype(np.float64)),
                 ("terminated", (n,), flag),
                 ("truncated", (n,), flag),
+                ("restarted", (n,), flag),
+                ("restarts", (n,), np.dtype(np.uint32)),
+                ("progress", (n, _CELLS_A_LINE), np.dtype(np.uint64)),
                 ("info_kinds", (n,), byte),
                 ("info_rows", (n, ROW_BYTES), byte),
                 *((f"action {i}", (n, *shape), dtype) for i, shape, dtype in self.actions.array_leaves),
@@ -53,6 +62,9 @@ class FleetLayout:
             rewards=arrays["rewards"][part],
             terminated=arrays["terminated"][part],
             truncated=arrays["truncated"][part],
+            restarted=arrays["restarted"][part],
+            restarts=arrays["restarts"][part],
+            progress=arrays["progress"][first, :1],
             info_rows=arrays["info_rows"][part],
             info_kinds=arrays["info_kinds"][part],
         )
@@ -71,22 +83,27 @@ class FleetBuffers:
         self.rewards = everything.rewards
         self.terminated = everything.terminated
         self.truncated = everything.truncated
+        self.restarted = everything.restarted
+        self._last: Columns = []
 
-    def store_actions(self, actions: Any) -> list[list[Any]]:
-        """Checks all actions, then writes them; returns those of the loose leaves, which travel beside."""
-        columns = self._layout.actions.checked(actions, self._layout.num_envs)
+    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+        """Checks all actions, then writes them, into all rows or the given ones.
+
+        Returns those of the loose leaves, which travel beside.
+        """
+        columns = self._layout.actions.checked(actions, self._layout.num_envs if rows is None else len(rows))
+        where = ... if rows is None else rows
         for (leaf, _, _), array in zip(self._layout.actions.array_leaves, self._action_arrays, strict=True):
-            array[...] = columns[leaf]
+            array[where] = columns[leaf]
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
+
+    # -- a turn: all rows, one report a shard ---------------------------------------------------------
 
     def absorb(self, reports: Sequence[Report | None]) -> None:
         """Takes over what travelled beside the block and outlasts the turn: loose observations, schemas."""
         self._info_reader.absorb([report.infos if report is not None else None for report in reports])
-        loose_leaves = self._layout.observations.loose_leaves
         for (first, last), report in zip(self._bounds, reports, strict=True):
-            if report is not None and report.loose_observations:
-                for leaf, values in zip(loose_leaves, report.loose_observations, strict=True):
-                    self._observation_columns[leaf][first:last] = values
+            self._absorb_loose(report, slice(first, last))
 
     def observations(self, copy: bool) -> Any:
         """The batched observations: fresh arrays, or live views that the next step overwrites."""
@@ -95,3 +112,45 @@ class FleetBuffers:
     def infos(self, reports: Sequence[Report | None]) -> Info:
         """The batched infos of the turn that just ended."""
         return self._info_reader.read([report.infos if report is not None else None for report in reports])
+
+    # -- some rows, one report each -------------------------------------------------------------------
+
+    def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
+        """The same for results that came one by one."""
+        self._info_reader.absorb_rows(rows, [report.infos if report is not None else None for report in reports])
+        for row, report in zip(rows.tolist(), reports, strict=True):
+            self._absorb_loose(report, slice(row, row + 1))
+
+    def observations_of(self, rows: Rows) -> Any:
+        """The observations of the given rows as one batch of fresh arrays."""
+        return self._layout.observations.taken(self._observation_columns, rows)
+
+    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:
+        """The infos of the given rows, in arrays of their number."""
+        return self._info_reader.read_rows(rows, [report.infos if report is not None else None for report in reports])
+
+    def _absorb_loose(self, report: Report | None, rows: slice) -> None:
+        if report is not None and report.loose_observations:
+            leaves = self._layout.observations.loose_leaves
+            for leaf, values in zip(leaves, report.loose_observations, strict=True):
+                self._observation_columns[leaf][rows] = values
+
+    # -- the last observations, for episodes that are cut off by a failure ----------------------------
+
+    def remember(self, rows: Rows | None = None) -> None:
+        """Keeps the present observations, of all rows or the given ones: a killed worker may leave half a row."""
+        if not self._last or rows is None:
+            self._last = [deepcopy(column) for column in self._observation_columns]
+            return
+        for kept, column in zip(self._last, self._observation_columns, strict=True):
+            for row in rows.tolist():
+                kept[row] = deepcopy(column[row])
+
+    def recall(self, row: int) -> Any:
+        """The observation that was kept of one row."""
+        return self._layout.observations.row(self._last, row)
+
+    def restore(self, row: int) -> None:
+        """Puts the observation that was kept back into its row."""
+        for column, kept in zip(self._observation_columns, self._last, strict=True):
+            column[row] = kept[row]

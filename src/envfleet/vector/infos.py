@@ -11,6 +11,7 @@ Each dict is packed for itself, so how environments are spread over workers cann
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
@@ -95,9 +96,9 @@ class InfoReport:
 class InfoWriter:
     """Packs the infos of one shard. ``rows`` is uint8 (envs, ROW_BYTES), ``kinds`` uint8 (envs,).
 
-    A turn is ``begin()``, ``put()`` for every info that is not empty, ``end()``. An info is packed when it is
-    put: environments may reuse their dicts, and even share one. ``packer`` is the quick half of ``put()``: it
-    does one like the last or refuses.
+    A turn is ``begin()`` (or ``begin_row()``), ``put()`` for every info that is not empty, ``end()``. An info is
+    packed when it is put: environments may reuse their dicts, and even share one. ``packer`` is the quick half of
+    ``put()``: it does one like the last or refuses.
     """
 
     def __init__(self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8]) -> None:
@@ -108,6 +109,7 @@ class InfoWriter:
         self._report = InfoReport()
         self.packer = _core.InfoPacker(rows, kinds)
         self.begin = self.packer.begin
+        self.begin_row = self.packer.begin_row
 
     def end(self) -> InfoReport | None:
         """What did not fit into the block, if anything."""
@@ -187,6 +189,30 @@ class InfoReader:
                 first = self._bounds[shard][0]
                 _add_pieces(pieces, ((first + row, info) for row, info in report.carried.items()))
         return _join(pieces, len(self._kinds))
+
+    def absorb_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> None:
+        """Takes note of new schemas, given one report (or None) for each of some rows."""
+        for row, report in zip(rows.tolist(), reports, strict=True):
+            if report is not None:
+                self._schemas[self._shard_of(row)].update(report.schemas)
+
+    def read_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> Info:
+        """The infos of some rows, in arrays of their number, given one report (or None) each."""
+        pieces: dict[str, list[_Piece]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
+        for place, (row, report) in enumerate(zip(rows.tolist(), reports, strict=True)):
+            kind = int(self._kinds[row])
+            if kind == _CARRIED and report is not None:
+                _add_pieces(pieces, ((place, info) for info in report.carried.values()))
+            elif kind not in (_EMPTY, _CARRIED):
+                groups.setdefault((self._shard_of(row), kind), []).append(place)
+        for (shard, kind), places in groups.items():
+            for key, values in self._schemas[shard][kind].read(self._rows[rows[places]]).items():
+                pieces.setdefault(key, []).append(_Piece(places, values))
+        return _join(pieces, len(rows))
+
+    def _shard_of(self, row: int) -> int:
+        return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
 
     def _common_schema(self) -> InfoSchema | None:
         """The schema of all infos if they have only one: most steps of most environments."""

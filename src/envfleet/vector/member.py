@@ -30,6 +30,7 @@ class Member:
         "_checkers",
         "_elapsed",
         "_enforcers",
+        "_first_seed",
         "_inner_step",
         "_limit",
         "_time_limit",
@@ -38,8 +39,9 @@ class Member:
         "step",
     )
 
-    def __init__(self, env: AnyEnv) -> None:
+    def __init__(self, env: AnyEnv, first_seed: int | None = None) -> None:
         self.env = env
+        self._first_seed = first_seed
         self._peel()
         self._elapsed = 0
         self._limit = sys.maxsize
@@ -65,8 +67,10 @@ class Member:
         self.inner = inner
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets the wrapped environment."""
+        """Resets the wrapped environment; the first time with ``first_seed``, unless another seed is given."""
         self._elapsed = 0
+        if self._first_seed is not None:
+            seed, self._first_seed = self._first_seed if seed is None else seed, None
         return self.env.reset(seed=seed, options=options)
 
     def before_access(self) -> None:

@@ -6,89 +6,57 @@ It does not know whether it lives in the caller's thread, in a worker process or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias, final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.vector.arguments import own_copy
-from envfleet.vector.buffers import Array, Columns, LayoutError, SpaceLayout, cast
+from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
 from envfleet.vector.failures import Failure
 from envfleet.vector.infos import Info, InfoWriter
 from envfleet.vector.member import AnyEnv, Member
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.outputs import as_bool, as_number, refuse_info
+from envfleet.vector.restarts import RestartBudget, restart_seed
+from envfleet.vector.share import ShardRows, ShardTask, close_envs
 
-EnvFn: TypeAlias = Callable[[], AnyEnv]
-
-_SCALAR = ()
-_FLOAT64 = np.dtype(np.float64)
-
-
-@dataclass(frozen=True)
-class ShardRows:
-    """The rows of the block that belong to a shard: views, one row an environment."""
-
-    observation_arrays: list[Array]
-    action_arrays: list[Array]
-    rewards: npt.NDArray[np.float64]
-    terminated: npt.NDArray[np.bool_]
-    truncated: npt.NDArray[np.bool_]
-    info_rows: npt.NDArray[np.uint8]
-    info_kinds: npt.NDArray[np.uint8]
-
-
-def build_envs(env_fns: Iterable[EnvFn], first_index: int) -> tuple[list[AnyEnv], Failure | None]:
-    """Makes the environments; after a failure those made so far are closed."""
-    envs: list[AnyEnv] = []
-    for index, env_fn in enumerate(env_fns, first_index):
-        try:
-            envs.append(env_fn())
-        except Exception as error:
-            failure = Failure.of(error, index, "make")
-            close_envs(envs)
-            return [], failure
-    return envs, None
-
-
-def close_envs(envs: Iterable[AnyEnv], first_index: int = 0) -> list[Failure]:
-    """Closes all environments, whatever some of them raise."""
-    failures = []
-    for index, env in enumerate(envs, first_index):
-        try:
-            env.close()
-        except Exception as error:
-            failures.append(Failure.of(error, index, "close"))
-    return failures
+# What a row's next step is to do, if it is not to step.
+_NOTHING, _RESET, _TELL_OF_RESTART = 0, 1, 2
 
 
 @final
 class Shard:
-    """Environments ``first_index`` and following, the rows they write to, and how they are reset."""
+    """Some environments, the rows they write to, and how they are reset; ``envs`` are those that the task asks for."""
 
     def __init__(
         self,
+        task: ShardTask,
         envs: Sequence[AnyEnv],
-        first_index: int,
         rows: ShardRows,
         observations: SpaceLayout,
         actions: SpaceLayout,
         autoreset_mode: AutoresetMode,
     ) -> None:
-        self._members = [Member(env) for env in envs]
-        self._exposed = False
-        self._first_index = first_index
+        self._task, self._first_index = task, task.first_index
         self._rows = rows
+        self._seeds = list(task.seeds) or [None] * len(envs)
+        self._budgets = [RestartBudget(task.care) for _ in envs]
+        self._members = [Member(env, self._next_seed(row) if task.cause else None) for row, env in enumerate(envs)]
+        self._causes = [task.cause] * len(envs)
+        self._due = [_TELL_OF_RESTART if task.cause else _NOTHING] * len(envs)
+        self._exposed = False
+        self._autoreset_mode = autoreset_mode
+        self._progress = _core.Progress(rows.progress)
         self._observations, self._actions = observations, actions
         self._observation_columns: Columns = observations.columns(rows.observation_arrays, len(envs))
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
         self._write_observation = observations.writer(self._observation_columns)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
         self._publish_quickly = self._quick_publisher()
-        self._reset_due = [False] * len(envs)
         self._end_episode = {
             AutoresetMode.NEXT_STEP: self._reset_at_next_step,
             AutoresetMode.SAME_STEP: self._reset_at_once,
@@ -97,7 +65,10 @@ class Shard:
 
     def _quick_publisher(self) -> Callable[[int, Any, Any, Any], bool]:
         if isinstance(self._write_observation, _core.RowWriter):
-            return _core.RowPublisher(self._write_observation, self._rows.rewards, self._info_writer.packer).put
+            packer, check_nan = self._info_writer.packer, self._task.care.check_nan
+            return _core.RowPublisher(
+                self._write_observation, self._rows.rewards, packer, self._progress, check_nan
+            ).put
         return lambda *_: False
 
     @property
@@ -130,15 +101,44 @@ class Shard:
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
         actions = self._take_actions(loose_actions)
-        members, reset_due, publish_quickly = self._members, self._reset_due, self._publish_quickly
-        failures: list[Failure] = []
         self._info_writer.begin()
-        self._rows.terminated[:] = self._rows.truncated[:] = False
+        self._rows.terminated[:] = self._rows.truncated[:] = self._rows.restarted[:] = False
+        return self._report(self._step_rows(range(len(actions)), actions))
+
+    def step_row(self, row: int, loose_action: Sequence[Any]) -> Report | None:
+        """Steps one environment. ``loose_action``: the values of the action's loose leaves, if there are new ones."""
+        if self._exposed:
+            self._conceal()
+        for leaf, value in zip(self._actions.loose_leaves, loose_action, strict=False):
+            self._action_columns[leaf][row] = value
+        action = self._actions.row(self._action_columns, row)
+        self._begin_row(row)
+        return self._report(self._step_rows((row,), (action,)), row)
+
+    def reset_row(self, row: int, seed: int | None, options: dict[str, Any] | None) -> Report | None:
+        """Resets one environment."""
+        self._begin_row(row)
+        self._info_writer.announce_again()
+        failures: list[Failure] = []
+        self._reset_environment(row, seed, options, failures)
+        return self._report(failures, row)
+
+    def _begin_row(self, row: int) -> None:
+        self._info_writer.begin_row(row)
+        self._rows.terminated[row] = self._rows.truncated[row] = self._rows.restarted[row] = False
+
+    def _step_rows(self, rows: Sequence[int], actions: Sequence[Any]) -> list[Failure]:
+        members, due, publish_quickly = self._members, self._due, self._publish_quickly
+        failures: list[Failure] = []
+        self._progress.enter(rows[0])
         # The hot loop: flat, because a function call costs as much as publishing a row.
-        for row, action in enumerate(actions):
+        for row, action in zip(rows, actions, strict=True):
             try:
-                if reset_due[row]:
-                    reset_due[row] = False
+                if due[row]:
+                    if due[row] == _TELL_OF_RESTART:
+                        self._tell_of_restart(row)
+                        continue
+                    due[row] = _NOTHING
                     observation, info = members[row].reset()
                     reward = 0.0
                 else:
@@ -148,25 +148,31 @@ class Shard:
                 if not publish_quickly(row, observation, reward, info):
                     self._publish(row, observation, reward, info)
             except (Exception, SystemExit) as error:
-                failures.append(Failure.of(error, self._first_index + row, "step"))
-        return self._report(failures)
+                self._fail(row, Failure.of(error, self._first_index + row, "step"), failures, self._tell_of_restart)
+        return failures
 
     def _flag(self, row: int, terminated: Any, truncated: Any, observation: Any, info: Any) -> tuple[Any, Any]:
         """Notes that an episode has ended, if it has; returns what is to be published."""
-        ends = _as_bool(terminated, "terminated"), _as_bool(truncated, "truncated")
+        ends = as_bool(terminated, "terminated"), as_bool(truncated, "truncated")
         if any(ends):
+            if self._autoreset_mode is AutoresetMode.SAME_STEP:
+                self._write_observation(row, observation)  # checks it: what is published next is another one
             observation, info = self._end_episode(row, observation, info)
             self._rows.terminated[row], self._rows.truncated[row] = ends
         return observation, info
 
     def _publish(self, row: int, observation: Any, reward: Any, info: Any) -> None:
         """Publishes whatever the quick way does not know, or raises the error that says what is wrong with it."""
+        number = as_number(reward)
+        if self._task.care.check_nan:
+            check_no_nan(np.asarray(number), "reward")
         self._write_observation(row, observation)
-        self._rows.rewards[row] = _as_number(reward)
+        self._rows.rewards[row] = number
         if not isinstance(info, dict):
-            _refuse_info(info)
+            refuse_info(info)
         if info:
             self._info_writer.put(row, info)
+        self._progress.enter(row + 1)
 
     def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
         if self._exposed:
@@ -176,12 +182,12 @@ class Shard:
         return self._actions.rows(self._action_columns, len(self._members))
 
     def _reset_at_next_step(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
-        self._reset_due[row] = True
+        self._due[row] = _RESET
         return observation, info
 
     def _reset_at_once(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
         if not isinstance(info, dict):
-            _refuse_info(info)
+            refuse_info(info)
         # Copied before the reset: an environment may write what comes next into the same arrays and dicts.
         final = {"final_obs": self._observations.copy_value(observation), "final_info": own_copy(info)}
         observation, reset_info = self._members[row].reset()
@@ -194,21 +200,77 @@ class Shard:
         failures: list[Failure] = []
         self._info_writer.begin()
         self._info_writer.announce_again()
+        self._rows.restarted[:] = False
         for row in np.flatnonzero(order.mask).tolist():
-            member = self._members[row]
-            try:
-                self._reset_due[row] = False
-                observation, info = member.reset(seed=order.seeds[row], options=order.options[row])
-                member.after_access()
-                self._rows.terminated[row] = self._rows.truncated[row] = False
-                self._publish(row, observation, 0.0, info)
-            except (Exception, SystemExit) as error:
-                failures.append(Failure.of(error, self._first_index + row, "reset"))
+            self._reset_environment(row, order.seeds[row], order.options[row], failures)
         return self._report(failures)
 
-    def _report(self, failures: list[Failure]) -> Report | None:
+    def _reset_environment(
+        self, row: int, seed: int | None, options: dict[str, Any] | None, failures: list[Failure]
+    ) -> None:
+        def reset(row: int) -> None:
+            restarted = self._due[row] == _TELL_OF_RESTART
+            self._due[row] = _NOTHING
+            observation, info = self._members[row].reset(seed=seed, options=options)
+            self._members[row].after_access()
+            self._rows.terminated[row] = self._rows.truncated[row] = False
+            self._rows.restarted[row] = restarted
+            self._publish(row, observation, 0.0, {**info, **self._restart_info(row)} if restarted else info)
+
+        self._progress.enter(row)
+        if seed is not None:
+            self._seeds[row], self._rows.restarts[row] = seed, 0
+        try:
+            reset(row)
+        except (Exception, SystemExit) as error:
+            self._fail(row, Failure.of(error, self._first_index + row, "reset"), failures, reset)
+
+    # -- restarts -------------------------------------------------------------------------------------
+
+    def _fail(self, row: int, failure: Failure, failures: list[Failure], go_on: Callable[[int], None]) -> None:
+        """Makes a failed environment again and goes on with it; notes the failure if that is not wanted or fails."""
+        while self._task.care.restart:
+            if not self._budgets[row].spend():
+                failure.note = self._budgets[row].exhausted_text
+                break
+            try:
+                self._make_again(row, f"{type(failure.error).__name__}: {failure.error}")
+                go_on(row)
+                return
+            except (Exception, SystemExit) as error:
+                failure = Failure.of(error, self._first_index + row, "restart")
+        failures.append(failure)
+        self._progress.enter(row + 1)
+
+    def _make_again(self, row: int, cause: str) -> None:
+        self._progress.enter(row)
+        with suppress(Exception):
+            self._members[row].env.close()
+        env = self._task.env_fns[row]()
+        self._members[row] = Member(env, self._next_seed(row))
+        self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
+
+    def _next_seed(self, row: int) -> int | None:
+        # Counted in the block, which outlives the process.
+        self._rows.restarts[row] += 1
+        return restart_seed(self._seeds[row], int(self._rows.restarts[row]))
+
+    def _tell_of_restart(self, row: int) -> None:
+        """Publishes, instead of a step, that the episode was cut off; the fleet knows the last observation better."""
+        self._due[row] = _NOTHING
+        last = self._observations.row(self._observation_columns, row)
+        observation, info = self._end_episode(row, last, {})
+        self._rows.terminated[row], self._rows.truncated[row], self._rows.restarted[row] = False, True, True
+        self._publish(row, observation, 0.0, {**info, **self._restart_info(row)})
+
+    def _restart_info(self, row: int) -> Info:
+        return {"restarted": True, "restart_cause": self._causes[row]}
+
+    def _report(self, failures: list[Failure], row: int | None = None) -> Report | None:
+        self._progress.enter(len(self._members))  # none is at work
         infos = self._info_writer.end()
-        loose = [list(self._observation_columns[leaf]) for leaf in self._observations.loose_leaves]
+        rows = slice(None) if row is None else slice(row, row + 1)
+        loose = [list(self._observation_columns[leaf][rows]) for leaf in self._observations.loose_leaves]
         if infos is None and not failures and not loose:
             return None
         return Report(loose_observations=loose, infos=infos, failures=failures)
@@ -216,17 +278,21 @@ class Shard:
     def _call(self, order: CallOrder) -> Report:
         report, envs = Report(), self.envs
         for row in np.flatnonzero(order.mask).tolist():
+            self._progress.enter(row)
             with _Catch(report, self._first_index + row, "call", order.name):
                 value = envs[row].get_wrapper_attr(order.name)
                 result = value(*order.args, **order.kwargs) if callable(value) else value
                 report.results.append((self._first_index + row, result))
+        self._progress.enter(len(self._members))
         return report
 
     def _set_attr(self, order: SetAttrOrder) -> Report:
         report, envs = Report(), self.envs
         for row in np.flatnonzero(order.mask).tolist():
+            self._progress.enter(row)
             with _Catch(report, self._first_index + row, "set_attr", order.name):
                 envs[row].set_wrapper_attr(order.name, order.values[row])
+        self._progress.enter(len(self._members))
         return report
 
     def close(self) -> list[Failure]:
@@ -248,26 +314,3 @@ class _Catch:
             return False
         self._report.failures.append(Failure.of(error, *self._whose))
         return True
-
-
-def _refuse_info(info: Any) -> NoReturn:
-    raise LayoutError(f"info: expected a dict, got {type(info).__name__} {info!r:.80}")
-
-
-def _as_number(reward: Any) -> Any:
-    """A reward as a number; arrays of one element are what many environments return."""
-    if isinstance(reward, float):
-        return reward
-    if isinstance(reward, np.ndarray) and reward.shape == (1,):
-        reward = reward[0]
-    return cast(reward, _SCALAR, _FLOAT64, "reward")
-
-
-def _as_bool(flag: Any, name: str) -> bool:
-    """An end-of-episode flag as a bool; numbers count as in Python."""
-    if isinstance(flag, bool | np.bool_):
-        return bool(flag)
-    array = np.asarray(flag)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise LayoutError(f"{name}: expected a bool, got {flag!r}")
-    return bool(array.item())

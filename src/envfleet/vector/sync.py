@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, final
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from envfleet.vector.arguments import checked_env_fns
+from envfleet.vector.arguments import checked_batch_size, checked_env_fns
 from envfleet.vector.failures import as_error, warn_of_close
-from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout
+from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.member import AnyEnv
-from envfleet.vector.orders import Order, Report
-from envfleet.vector.shard import EnvFn, Shard, build_envs, close_envs
+from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.restarts import OnFailure, checked_care
+from envfleet.vector.shard import Shard
+from envfleet.vector.share import EnvFn, ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import (
     EnvFace,
     ObservationMode,
@@ -35,6 +39,12 @@ class SyncVectorEnv(FleetVectorEnv):
         observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
             ``(batched space, single space)``.
         autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
+        batch_size: How many results ``recv`` gives at a time; by default all.
+        on_failure: "raise", or "restart": an environment that raises or returns what its spaces do not allow is made
+            again in place, and its episode counts as truncated.
+        max_restarts: How often one may be made again within ``restart_window`` seconds; None for no limit.
+        restart_window: In seconds.
+        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
@@ -43,25 +53,37 @@ class SyncVectorEnv(FleetVectorEnv):
         copy: bool = True,
         observation_mode: ObservationMode = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        *,
+        batch_size: int | None = None,
+        on_failure: OnFailure = "raise",
+        max_restarts: int | None = 10,
+        restart_window: float = 60.0,
+        check_nan: bool = False,
     ) -> None:
         self.closed = True  # until there is something to close
         self.env_fns = checked_env_fns(env_fns)
         self.num_envs = len(self.env_fns)
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
+        checked_batch_size(batch_size, self.num_envs)
+        care = checked_care(on_failure, max_restarts, restart_window, check_nan=check_nan)
         envs, failure = build_envs(self.env_fns, 0)
         if failure is not None:
             raise as_error(failure, worker=None)
         try:
             spaces = fleet_spaces([EnvFace.of(env) for env in envs], self.observation_mode, mode)
-            layout = FleetLayout(spaces)
+            layout = FleetLayout(spaces, refuse_nan=check_nan)
             memory = np.zeros(layout.size, np.uint8)
-            self._shard = Shard(envs, 0, layout.rows(memory, 0, len(envs)), layout.observations, layout.actions, mode)
+            task = ShardTask(self.env_fns, 0, care)
+            rows = layout.rows(memory, 0, len(envs))
+            self._shard = Shard(task, envs, rows, layout.observations, layout.actions, mode)
         except BaseException:
             close_envs(envs)
             raise
         self._order: Order | None = None
-        self._set_up(spaces, FleetBuffers(layout, memory, [(0, len(envs))]), copy=copy)
+        self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
+        buffers = FleetBuffers(layout, memory, [(0, len(envs))])
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart)
         self.plan = "sync: one environment after another in the caller's thread."
         self.closed = False
 
@@ -77,11 +99,27 @@ class SyncVectorEnv(FleetVectorEnv):
         assert self._order is not None
         return [self._shard.execute(self._order)]
 
+    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
+        for i, row in enumerate(rows.tolist()):
+            loose_action = [values[i] for values in loose_actions]
+            self._queue.append((row, partial(self._shard.step_row, row, loose_action)))
+
+    def _send_resets(self, order: ResetOrder) -> None:
+        for row, (seed, options) in enumerate(zip(order.seeds, order.options, strict=True)):
+            self._queue.append((row, partial(self._shard.reset_row, row, seed, options)))
+
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
+        work = [self._queue.popleft() for _ in range(count)]
+        return np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
+
     def _is_busy(self) -> bool:
         return False
 
     def _discard(self) -> None:
-        pass
+        self._queue.clear()
+
+    def _recover(self) -> None:
+        self._queue.clear()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
         warn_of_close(self._shard.close())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,13 +22,13 @@ from envfleet.errors import (
     InvalidActionError,
     NoAsyncCallError,
     ResetNeeded,
-    WorkerDiedError,
+    WorkerError,
 )
 from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
 from envfleet.vector.buffers import LayoutError
 from envfleet.vector.failures import as_error
-from envfleet.vector.fleet_buffers import FleetBuffers
+from envfleet.vector.fleet_buffers import FleetBuffers, Rows
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import FleetSpaces
@@ -47,10 +47,11 @@ _RESERVED_CALLS = ("reset", "step", "close")
 
 @dataclass(slots=True)
 class _Pending:
-    """An order under way: what was asked, and by which of the asynchronous calls."""
+    """An order under way: what was asked, by which of the calls, and whether that call also waits for it."""
 
     name: str
     order: Order
+    waited_for: bool
     asked: Sequence[int] = ()
 
 
@@ -62,13 +63,16 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     Attributes:
         plan: One sentence: what runs the environments, and why.
+        batch_size: How many results ``recv`` waits for.
         parameters: The randomised parameters of each environment, or None.
     """
 
     plan: str
     parameters: ParameterTable | None = None
 
-    def _set_up(self, spaces: FleetSpaces, buffers: FleetBuffers, *, copy: bool) -> None:
+    def _set_up(
+        self, spaces: FleetSpaces, buffers: FleetBuffers, *, copy: bool, batch_size: int | None, restarts: bool
+    ) -> None:
         """To be called by the backend once the environments exist."""
         self.num_envs = spaces.num_envs
         self.single_observation_space = spaces.single_observation_space
@@ -79,12 +83,15 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self.render_mode = spaces.render_mode
         self.autoreset_mode = spaces.autoreset_mode
         self.copy = copy
+        self.batch_size = arguments.checked_batch_size(batch_size, self.num_envs)
+        self._restarts = restarts
+        self._out = np.zeros(self.num_envs, np.bool_)
         self._buffers = buffers
         self._pending: _Pending | None = None
         self._finished = np.zeros(self.num_envs, np.bool_)
         self._needs_reset: str | None = None
         self._interrupted = False
-        self._lost: WorkerDiedError | None = None
+        self._lost: WorkerError | None = None
 
     # -- the backend's part ---------------------------------------------------------------------------
 
@@ -95,6 +102,22 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     @abstractmethod
     def _finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all shards and returns their reports; a TimeoutError loses nothing."""
+
+    @abstractmethod
+    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
+        """Has the given environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+
+    @abstractmethod
+    def _send_resets(self, order: ResetOrder) -> None:
+        """Has all environments reset one by one."""
+
+    @abstractmethod
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        """The first ``count`` results and their reports; a TimeoutError loses nothing."""
+
+    @abstractmethod
+    def _recover(self) -> None:
+        """Replaces what died, and forgets all work under way."""
 
     @abstractmethod
     def _is_busy(self) -> bool:
@@ -125,17 +148,32 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         Returns:
             Batched observations and infos.
         """
-        self.reset_async(seed=seed, options=options)
+        self._start("reset", self._reset_order("reset", seed, options), waited_for=True)
         return self.reset_wait()
 
     def reset_async(self, seed: Seed = None, options: Options = None) -> None:
         """Starts a reset; :meth:`reset_wait` collects it. Arguments as for :meth:`reset`."""
-        self._check_idle("reset_async")
+        self._start("reset", self._reset_order("reset_async", seed, options))
+
+    def _reset_order(self, call: str, seed: Seed, options: Options) -> ResetOrder:
+        """Checks a reset's arguments; only then revives the fleet, if need be, and forgets tickets under way.
+
+        A masked reset forgets nothing: those it leaves alone must not lose a step.
+        """
+        self._check_open()
         seeds = arguments.seeds(seed, self.num_envs)
         mask, per_env = arguments.reset_options(options, self.num_envs)
         if self._needs_reset is not None and not mask.all():
             raise ResetNeeded(f"{self._needs_reset} A masked reset is not enough: call reset() without reset_mask.")
-        self._start("reset", ResetOrder(seeds, per_env, mask))
+        if self._lost is not None:
+            self._recover()
+            self._lost, self._interrupted = None, False
+            self._out[:] = False
+        elif self._out.any() and self._pending is None and mask.all():
+            self._discard_work()
+            self._out[:] = False
+        self._check_idle(call)
+        return ResetOrder(seeds, per_env, mask)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, Info]:
         """Waits at most ``timeout`` seconds for the reset under way and returns what :meth:`reset` does."""
@@ -143,8 +181,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         assert isinstance(pending.order, ResetOrder)
         infos = self._buffers.infos(reports)
         self._needs_reset = None
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure(pending.name, reports)
         self._finished[pending.order.mask] = False
+        if self._restarts:
+            self._buffers.remember()
         return self._buffers.observations(self.copy), infos
 
     # -- step -----------------------------------------------------------------------------------------
@@ -158,27 +198,39 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         Returns:
             Observations, rewards (float64), terminateds, truncateds (bool), infos.
         """
-        self.step_async(actions)
+        self._start("step", self._step_order("step", actions), waited_for=True)
         return self.step_wait()
 
     def step_async(self, actions: Any) -> None:
         """Starts a step; :meth:`step_wait` collects it. Refused actions change nothing."""
-        self._check_idle("step_async")
+        self._start("step", self._step_order("step_async", actions))
+
+    def _step_order(self, call: str, actions: Any) -> StepOrder:
+        self._check_idle(call)
+        self._check_may_step()
+        loose_actions = self._checked_actions(actions)
+        return StepOrder(loose_actions) if loose_actions else _PLAIN_STEP
+
+    def _check_may_step(self, rows: Rows | None = None) -> None:
         if self._needs_reset is not None:
             raise ResetNeeded(f"{self._needs_reset} Call reset() before the next step.")
-        if self.autoreset_mode is AutoresetMode.DISABLED and self._finished.any():
-            finished = np.flatnonzero(self._finished).tolist()
+        if self.autoreset_mode is not AutoresetMode.DISABLED:
+            return
+        finished = np.flatnonzero(self._finished)
+        finished = finished if rows is None else np.intersect1d(finished, rows)
+        if len(finished):
             raise ResetNeeded(
-                f"The episodes of environments {finished} have ended and autoreset is disabled. Call "
+                f"The episodes of environments {finished.tolist()} have ended and autoreset is disabled. Call "
                 'reset(options={"reset_mask": mask}) for them first; nothing was stepped.'
             )
+
+    def _checked_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         try:
-            loose_actions = self._buffers.store_actions(actions)
+            return self._buffers.store_actions(actions, rows)
         except LayoutError as error:
             raise InvalidActionError(
                 f"The actions do not fit the action space {self.action_space}. {error}. Nothing was stepped."
             ) from error
-        self._start("step", StepOrder(loose_actions) if loose_actions else _PLAIN_STEP)
 
     def step_wait(self, timeout: float | None = None) -> StepResult:
         """Waits at most ``timeout`` seconds for the step under way and returns what :meth:`step` does.
@@ -186,13 +238,104 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         When the time runs out a ``multiprocessing.TimeoutError`` is raised and the step stays under way:
         call ``step_wait`` again to collect it.
         """
-        pending, reports = self._collect("step", timeout)
+        _, reports = self._collect("step", timeout)
         buffers = self._buffers
         infos = buffers.infos(reports)
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure("step", reports)
+        if self._restarts:
+            self._mend_restarted(np.flatnonzero(buffers.restarted), infos)
+            buffers.remember()
         terminated, truncated = buffers.terminated.copy(), buffers.truncated.copy()
         np.logical_or(terminated, truncated, out=self._finished)
         return buffers.observations(self.copy), buffers.rewards.copy(), terminated, truncated, infos
+
+    # -- first-ready ----------------------------------------------------------------------------------
+
+    def async_reset(self, *, seed: Seed = None, options: Options = None) -> None:
+        """Starts a reset of all environments whose results ``recv`` gives as they come. Arguments as for ``reset``."""
+        order = self._reset_order("async_reset", seed, options)
+        if not order.mask.all():
+            raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
+        self._needs_reset = None
+        self._send_tickets(np.arange(self.num_envs), lambda _: self._send_resets(order))
+
+    def send(self, actions: Any, env_ids: Indices = None) -> None:
+        """Has some environments stepped, and returns at once; ``recv`` gives the results as they come.
+
+        Args:
+            actions: For each leaf of the action space an array of shape (len(env_ids), *shape).
+            env_ids: Which environments, in the order of the actions; by default all. Each must be idle: reset, or
+                given back by ``recv``.
+        """
+        self._check_idle("send", tickets_may_be_out=True)
+        rows = arguments.env_rows(env_ids, self.num_envs)
+        self._check_may_step(rows)
+        if self._out[rows].any():
+            raise AlreadyPendingCallError(
+                f"send() to environments {rows[self._out[rows]].tolist()}, which are still at work: each has to come "
+                "back from recv() first. Nothing was sent.",
+                "send",
+            )
+        loose_actions = self._checked_actions(actions, rows)
+        self._send_tickets(rows, lambda rows: self._send(rows, loose_actions))
+
+    def recv(self, timeout: float | None = None) -> StepResult:
+        """Waits for the first ``batch_size`` environments (or as many as are at work) and returns their results.
+
+        Returns:
+            Observations, rewards, terminateds, truncateds, infos as ``step`` does, of k environments instead of all;
+            ``infos["env_id"]``, int64 (k,), tells which. Those reset by ``async_reset`` have reward 0.
+        """
+        self._check_open()
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
+        if self._needs_reset is not None:
+            raise ResetNeeded(f"{self._needs_reset} Call reset() before the next step.")
+        arguments.check_timeout(timeout)
+        count = min(self.batch_size, int(np.count_nonzero(self._out)))
+        if count == 0:
+            raise NoAsyncCallError("recv() without send() or async_reset(): no environment is at work.", "recv")
+        try:
+            rows, reports = self._receive(count, timeout)
+            self._buffers.absorb_rows(rows, reports)
+            self._out[rows] = False
+        except multiprocessing.TimeoutError:
+            raise
+        except BaseException as error:
+            self._give_up("step", error)
+            raise
+        return self._result_of(rows, reports)
+
+    def _send_tickets(self, rows: Rows, send: Callable[[Rows], None]) -> None:
+        try:
+            self._out[rows] = True
+            send(rows)
+        except BaseException as error:
+            self._give_up("step", error)
+            raise
+
+    def _result_of(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:
+        buffers = self._buffers
+        infos = buffers.infos_of(rows, reports)
+        self._raise_first_failure("step", reports)
+        if self._restarts:
+            self._mend_restarted(rows[buffers.restarted[rows]], infos, rows)
+            buffers.remember(rows)
+        terminated, truncated = buffers.terminated[rows], buffers.truncated[rows]
+        self._finished[rows] = terminated | truncated
+        infos["env_id"] = rows
+        return buffers.observations_of(rows), buffers.rewards[rows], terminated, truncated, infos
+
+    def _mend_restarted(self, restarted: Rows, infos: Info, rows: Rows | None = None) -> None:
+        """Gives episodes that were cut off by a failure their true last observations."""
+        for row in restarted.tolist():
+            if not self._buffers.truncated[row]:  # it was reset by the user
+                continue
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                place = row if rows is None else int(np.flatnonzero(rows == row)[0])
+                infos["final_obs"][place] = self._buffers.recall(row)
+            else:
+                self._buffers.restore(row)
 
     # -- calls and attributes -------------------------------------------------------------------------
 
@@ -201,21 +344,26 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
         An error in one environment is raised after all were asked and leaves the fleet usable.
         """
-        self.call_async(name, *args, indices=indices, **kwargs)
+        asked = self._check_call("call", name, indices)
+        order = CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs))
+        self._start("call", order, asked, waited_for=True)
         return self.call_wait()
 
     def call_async(self, name: str, /, *args: Any, indices: Indices = None, **kwargs: Any) -> None:
         """Starts a call; :meth:`call_wait` collects it."""
-        self._check_idle("call_async")
+        asked = self._check_call("call_async", name, indices)
+        self._start("call", CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs)), asked)
+
+    def _check_call(self, call: str, name: str, indices: Indices) -> list[int]:
+        self._check_idle(call)
         if name in _RESERVED_CALLS:
             raise ValueError(f"call({name!r}) would bypass the fleet's bookkeeping: use envs.{name}() instead.")
-        asked = arguments.env_indices(indices, self.num_envs)
-        self._start("call", CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs)), asked)
+        return arguments.env_indices(indices, self.num_envs)
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Waits at most ``timeout`` seconds for the call under way; one result an environment asked."""
         pending, reports = self._collect("call", timeout)
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure("call", reports)
         results = {env: result for report in reports if report for env, result in report.results}
         return tuple(results[env] for env in pending.asked)
 
@@ -228,7 +376,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self._check_idle("set_attr")
         asked = arguments.env_indices(indices, self.num_envs)
         per_env = arguments.spread(values, asked, self.num_envs)
-        self._start("call", SetAttrOrder(name, per_env, arguments.mask_of(asked, self.num_envs)))
+        self._start("call", SetAttrOrder(name, per_env, arguments.mask_of(asked, self.num_envs)), waited_for=True)
         self.call_wait()
 
     def render(self) -> tuple[Any, ...]:
@@ -272,10 +420,12 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         if self.closed:
             raise ClosedEnvironmentError(f"{type(self).__name__} is closed: make a new one.")
 
-    def _check_idle(self, call: str) -> None:
+    def _check_idle(self, call: str, *, tickets_may_be_out: bool = False) -> None:
         self._check_open()
         if self._lost is not None:
             raise self._lost.with_traceback(None)
+        if self._pending is not None and self._pending.waited_for:  # an interruption came between start and wait
+            self._give_up(self._pending.name, KeyboardInterrupt())
         if self._interrupted:
             self._discard_work()
             self._interrupted = False
@@ -284,15 +434,21 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             raise AlreadyPendingCallError(
                 f"{call}() while a {name} is under way: collect it with {name}_wait() first.", name
             )
+        if not tickets_may_be_out and self._out.any():
+            out = np.flatnonzero(self._out).tolist()
+            raise AlreadyPendingCallError(
+                f"{call}() while environments {out} are at work: collect them with recv() first, or reset() all.",
+                "recv",
+            )
 
-    def _start(self, name: str, order: Order, asked: Sequence[int] = ()) -> None:
-        pending = _Pending(name, order, asked)
+    def _start(self, name: str, order: Order, asked: Sequence[int] = (), *, waited_for: bool = False) -> None:
+        pending = _Pending(name, order, waited_for, asked)
         try:
             self._begin(order)
             self._pending = pending
         except BaseException as error:
             if self._is_busy():  # interrupted on the way, not refused
-                self._give_up(pending, error)
+                self._give_up(name, error)
             raise
 
     def _collect(self, name: str, timeout: float | None) -> tuple[_Pending, Sequence[Report | None]]:
@@ -309,31 +465,34 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         except multiprocessing.TimeoutError:
             raise  # still under way, to be collected later
         except BaseException as error:
-            self._give_up(pending, error)
+            self._give_up(name, error)
             raise
         self._pending = None
         return pending, reports
 
-    def _give_up(self, pending: _Pending, error: BaseException) -> None:
-        """After a Ctrl-C the work under way is forgotten; after a death nothing goes any more."""
+    def _give_up(self, name: str, error: BaseException) -> None:
+        """After a Ctrl-C the work under way is forgotten; after a death only reset() helps."""
         self._pending = None
-        if isinstance(error, WorkerDiedError):
+        if isinstance(error, WorkerError):
             self._lost = error
+            self._needs_reset = "A worker was lost."
             return
         self._interrupted = True
-        if pending.name != "call":
-            self._needs_reset = f"The last {pending.name} was interrupted."
+        if name != "call":
+            self._needs_reset = f"The last {name} was interrupted."
 
     def _discard_work(self) -> None:
         try:
             self._discard()
-        except WorkerDiedError as error:
+            self._out[:] = False
+        except WorkerError as error:
             self._lost = error
+            self._needs_reset = "A worker was lost."
             raise
 
-    def _raise_first_failure(self, pending: _Pending, reports: Sequence[Report | None]) -> None:
+    def _raise_first_failure(self, name: str, reports: Sequence[Report | None]) -> None:
         failures = [failure for report in reports if report for failure in report.failures]
         if failures:
-            if pending.name != "call":
-                self._needs_reset = f"Environment {failures[0].env_index} failed in {pending.name}()."
+            if name != "call":
+                self._needs_reset = f"Environment {failures[0].env_index} failed in {name}()."
             raise as_error(failures[0], self._worker_of(failures[0].env_index))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from multiprocessing.process import BaseProcess
@@ -13,14 +12,16 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
-from envfleet.vector.arguments import checked_env_fns
+from envfleet.vector.arguments import checked_batch_size, checked_env_fns
 from envfleet.vector.failures import as_error, warn_of_close
-from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout
-from envfleet.vector.orders import Order, Report
-from envfleet.vector.process.block import create_block, map_block
+from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.process.block import create_block
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.supervisor import Supervisor
-from envfleet.vector.shard import EnvFn, Shard, build_envs
+from envfleet.vector.restarts import OnFailure, checked_care
+from envfleet.vector.shard import Shard
+from envfleet.vector.share import EnvFn, ShardTask, build_envs
 from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv
 
@@ -49,6 +50,15 @@ class AsyncVectorEnv(FleetVectorEnv):
             Environments that wait rather than compute (for a server, a device) want one worker each.
         caller_works: The caller's process is one of the workers: while it would wait it steps a share
             itself. Faster on few cores; a crash in that share is a crash of the caller.
+        batch_size: How many environments ``recv`` waits for; by default all.
+        on_failure: "raise", or "restart": an environment that fails, whether it raises, crashes its worker or
+            exceeds ``step_timeout``, is made again in place, together with those that share a lost worker. Its
+            episode counts as truncated, ``infos["restarted"]`` tells, and all others never notice.
+        step_timeout: Seconds that one environment's step, reset or call may take before its worker is ended.
+        max_restarts: How often one environment, or one worker, may be made again within ``restart_window`` seconds;
+            None for no limit.
+        restart_window: In seconds.
+        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
@@ -65,6 +75,12 @@ class AsyncVectorEnv(FleetVectorEnv):
         *,
         num_workers: int | None = None,
         caller_works: bool = False,
+        batch_size: int | None = None,
+        on_failure: OnFailure = "raise",
+        step_timeout: float | None = None,
+        max_restarts: int | None = 10,
+        restart_window: float = 60.0,
+        check_nan: bool = False,
     ) -> None:
         self.closed = True  # until there is something to close
         _refuse_custom_worker(worker)
@@ -74,14 +90,22 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.max_concurrency = _checked_count("max_concurrency", max_concurrency)
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
+        checked_batch_size(batch_size, self.num_envs)
+        self._care = checked_care(on_failure, max_restarts, restart_window, step_timeout, check_nan)
+        if caller_works and (batch_size is not None or step_timeout is not None):
+            raise ValueError(
+                "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
+                "(batch_size) or for those that hang (step_timeout): leave one of them out."
+            )
         bounds = _split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
         self._num_local = bounds[0][1] if caller_works else 0
-        shares = [(first, self.env_fns[first:last]) for first, last in bounds[1 if caller_works else 0 :]]
-        self._supervisor = Supervisor(context, shares, daemon)
+        shares = bounds[1 if caller_works else 0 :]
+        tasks = [ShardTask(self.env_fns[first:last], first, self._care) for first, last in shares]
+        self._supervisor = Supervisor(context, tasks, daemon)
         # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
         self._finalizer = Finalize(self, self._supervisor.shut_down, args=(0.0, True), exitpriority=0)
         try:
-            self._make_fleet(bounds, mode, copy)
+            self._make_fleet(bounds, mode, copy, batch_size)
         except BaseException:
             self._finalizer.cancel()
             self._supervisor.shut_down(_CLOSE_TIMEOUT, terminate=False)
@@ -90,27 +114,29 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
         self.closed = False
 
-    def _make_fleet(self, bounds: list[tuple[int, int]], mode: AutoresetMode, copy: bool) -> None:
+    def _make_fleet(
+        self, bounds: list[tuple[int, int]], mode: AutoresetMode, copy: bool, batch_size: int | None
+    ) -> None:
         local_envs, failure = build_envs(self.env_fns[: self._num_local], 0)
         if failure is not None:
             raise as_error(failure, worker=None)
         faces = [EnvFace.of(env) for env in local_envs] + self._supervisor.faces()
         spaces = fleet_spaces(faces, self.observation_mode, mode)
         num_workers = len(self._supervisor.processes)
-        layout = FleetLayout(spaces, _core.Mailroom.bytes(num_workers))
-        descriptor = create_block(layout.size)
-        try:
-            memory = map_block(descriptor, layout.size)
-            self._supervisor.hand_out(spaces, descriptor, layout.arrays(memory)["control"])
-        finally:
-            os.close(descriptor)
+        control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
+        layout = FleetLayout(spaces, control_bytes=control_bytes, refuse_nan=self._care.check_nan)
+        memory, descriptor = create_block(layout.size)
+        arrays = layout.arrays(memory)
+        self._supervisor.hand_out(spaces, descriptor, arrays["control"], arrays["progress"])
         self._local_shard: Shard | None = None
         if local_envs:
             rows = layout.rows(memory, 0, len(local_envs))
-            self._local_shard = Shard(local_envs, 0, rows, layout.observations, layout.actions, mode)
+            task = ShardTask(self.env_fns[: self._num_local], 0, self._care)
+            self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
         self._local_order: Order | None = None
         self._local_report: Report | None = None
-        self._set_up(spaces, FleetBuffers(layout, memory, bounds), copy=copy)
+        buffers = FleetBuffers(layout, memory, bounds)
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=self._care.restart)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -133,6 +159,25 @@ class AsyncVectorEnv(FleetVectorEnv):
             order, self._local_order = self._local_order, None
             self._local_report = self._local_shard.execute(order)
         return [self._local_report, *self._supervisor.finish(timeout)]
+
+    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
+        self._refuse_tickets()
+        self._supervisor.send(rows, loose_actions)
+
+    def _send_resets(self, order: ResetOrder) -> None:
+        self._refuse_tickets()
+        self._supervisor.send_resets(order)
+
+    def _refuse_tickets(self) -> None:
+        if self._local_shard is not None:
+            raise ValueError("send() and async_reset() need all environments in worker processes: caller_works=False.")
+
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        return self._supervisor.receive(count, timeout)
+
+    def _recover(self) -> None:
+        self._local_order = None
+        self._supervisor.recover()
 
     def _is_busy(self) -> bool:
         return self._supervisor.is_busy

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 
-def create_block(size: int) -> int:
-    """A file descriptor of ``size`` zeroed bytes to be mapped by ``map_block`` in every process."""
+def create_block(size: int) -> tuple[npt.NDArray[np.uint8], int]:
+    """``size`` zeroed bytes as an array, and the file descriptor by which ``map_block`` maps them elsewhere."""
     try:
         descriptor = os.memfd_create("envfleet")
     except (AttributeError, OSError):  # a sandbox or a libc without memfd: an unlinked file does the same
@@ -23,7 +23,13 @@ def create_block(size: int) -> int:
             descriptor = os.dup(file.fileno())
     try:
         os.ftruncate(descriptor, size)
-        return descriptor
+        return map_block(descriptor, size), descriptor
+    except OSError as error:
+        os.close(descriptor)
+        raise MemoryError(
+            f"The block shared with the workers would need {size / 2**20:.0f} MiB, which this machine does not give "
+            f"({error.strerror}): use fewer environments or smaller observations."
+        ) from error
     except BaseException:
         os.close(descriptor)
         raise

@@ -6,11 +6,12 @@ import math
 import multiprocessing
 import os
 import pickle
+import resource
 import sys
 import threading
 import types
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from multiprocessing.connection import Connection
@@ -24,7 +25,7 @@ from gymnasium.vector.utils import clear_mpi_env_vars
 
 from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.worker import WorkerTask, worker_main
-from envfleet.vector.shard import EnvFn
+from envfleet.vector.share import ShardTask
 
 _fleet_numbers = count()
 _one_at_a_time = threading.Lock()
@@ -62,27 +63,40 @@ def usable_cores() -> int:
     return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
 
 
-def start_workers(
-    context: str | None, shares: Sequence[tuple[int, Sequence[EnvFn]]], daemon: bool
-) -> tuple[list[BaseProcess], list[Connection]]:
-    """Starts one process a share ``(first env index, functions that make its environments)``."""
-    ctx: BaseContext = multiprocessing.get_context(context)
-    fleet_seed = _fleet_seed()
-    processes: list[BaseProcess] = []
-    connections: list[Connection] = []
-    try:
-        for worker, (first_index, env_fns) in enumerate(shares):
-            ours, theirs = ctx.Pipe()
-            connections.append(ours)
-            task = WorkerTask(worker, first_index, list(env_fns), os.getpid(), [fleet_seed, worker])
-            processes.append(_start(ctx, task, theirs, daemon))
+@final
+class Launcher:
+    """Starts worker processes of one fleet."""
+
+    def __init__(self, context: str | None, daemon: bool) -> None:
+        self._context: BaseContext = multiprocessing.get_context(context)
+        self._daemon = daemon
+        self._fleet_seed = _fleet_seed()
+        self._started = count()
+
+    def start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
+        """Starts one; the connection is to be closed by whoever gets it."""
+        try:
+            ours, theirs = self._context.Pipe()
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}: {_out_of_descriptors(worker)}") from error
+        try:
+            # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
+            seed = [self._fleet_seed, worker, next(self._started)]
+            process = _start(self._context, WorkerTask(worker, task, os.getpid(), seed), theirs, self._daemon)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
             theirs.close()
-    except BaseException:
-        for process in processes:
-            process.kill()
-            process.join()
-        raise
-    return processes, connections
+        return process, ours
+
+
+def _out_of_descriptors(worker: int) -> str:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (
+        f"worker {worker} could not be started. Each worker takes about three file descriptors here and {limit} are "
+        "allowed: raise the limit (ulimit -n) or ask for fewer with num_workers."
+    )
 
 
 def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> BaseProcess:

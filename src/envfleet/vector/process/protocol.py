@@ -7,7 +7,12 @@ STEP = 1
 ORDER = 2
 CLOSE = 3
 
-# How a turn was finished.
+# Kinds of tickets: what to do with the one environment they are for.
+STEP_ROW = 0
+STEP_ROW_WITH_PARCEL = 1
+RESET_ROW = 2
+
+# How a turn or a ticket was finished.
 ALL_IN_BLOCK = 0
 REPORT_FOLLOWS = 1
 

@@ -1,76 +1,101 @@
-"""The caller's side of the workers: starts them, passes turns, notices deaths, ends them."""
+"""The caller's side of the workers: passes turns and tickets, and goes on, if it may, when a worker is lost."""
 
 from __future__ import annotations
 
-import math
-import multiprocessing
 import os
 import pickle
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import reduction
-from multiprocessing.connection import Connection, wait
-from typing import NoReturn, final
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.errors import WorkerDiedError
+from envfleet.errors import FleetError, WorkerDiedError, WorkerError, WorkerStuckError
 from envfleet.vector.failures import Failure, as_error
-from envfleet.vector.orders import Order, Report, StepOrder
+from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.process import protocol
-from envfleet.vector.process.launch import start_workers, usable_cores
+from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.parcels import dumps_by_value
-from envfleet.vector.process.patience import ASLEEP, CallerPatience, worker_patience
+from envfleet.vector.process.patience import worker_patience
+from envfleet.vector.process.tickets import Rows, Tickets
+from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import Berth
-from envfleet.vector.shard import EnvFn
+from envfleet.vector.restarts import RestartBudget
+from envfleet.vector.share import ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
-
-_KILL_GRACE = 1.0
 
 
 @final
 class Supervisor:
-    """Some worker processes, one share of environments ``(first index, functions)`` each.
+    """Some worker processes, one task each.
 
     Holds no reference to the vector environment, so that it can outlive it in a finalizer.
     """
 
-    def __init__(self, context: str | None, shares: Sequence[tuple[int, Sequence[EnvFn]]], daemon: bool) -> None:
-        self._bounds = [(first, first + len(env_fns)) for first, env_fns in shares]
-        self._caller_pid = os.getpid()
+    def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
+        self._tasks = list(tasks)
+        self._bounds = [(task.first_index, task.first_index + len(task.env_fns)) for task in tasks]
+        self._budgets = [RestartBudget(task.care) for task in tasks]
+        self._seeds: list[list[int | None]] = [[None] * len(task.env_fns) for task in tasks]
         self._mailroom: _core.Mailroom | None = None
+        self._descriptor: int | None = None
+        self._order: Order = StepOrder()
+        self._excuses: dict[int, Report] = {}
         self._collected_turns = 0
         self._inbox: tuple[int, list[bytes | None]] = (0, [])
-        self._patience = CallerPatience(len(shares), usable_cores())
-        self.processes, self._connections = start_workers(context, shares, daemon)
+        self._crew = Crew(context, tasks, daemon)
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """The workers."""
+        return self._crew.processes
 
     # -- starting -------------------------------------------------------------------------------------
 
     def faces(self) -> list[EnvFace]:
         """Waits until all environments are made and returns what they show, in order."""
-        answers = [pickle.loads(self._receive(worker)) for worker in range(len(self.processes))]
+        answers = []
+        for worker in range(len(self._crew)):
+            try:
+                answers.append(pickle.loads(self._crew.receive(worker)))
+            except LostWorker as lost:
+                raise self._error(lost) from None
         for worker, answer in enumerate(answers):
             if isinstance(answer, Failure):
                 raise as_error(answer, worker)
         return [face for faces in answers for face in faces]
 
-    def hand_out(self, spaces: FleetSpaces, descriptor: int, control: npt.NDArray[np.uint8]) -> None:
-        """Gives every worker the block."""
-        self._mailroom = _core.Mailroom(control, len(self.processes), create=True)
-        patience = worker_patience(len(self.processes), usable_cores())
-        berth = dumps_by_value(Berth(spaces, len(self.processes), patience))
-        for worker, (process, connection) in enumerate(zip(self.processes, self._connections, strict=True)):
+    def hand_out(
+        self, spaces: FleetSpaces, descriptor: int, control: npt.NDArray[np.uint8], progress: npt.NDArray[np.uint64]
+    ) -> None:
+        """Gives every worker the block; the descriptor is kept for those that have to take another's place."""
+        self._descriptor = descriptor
+        self._mailroom = _core.Mailroom(control, len(self._crew), spaces.num_envs, create=True)
+        step_timeout = self._tasks[0].care.step_timeout if self._tasks else None
+        self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, step_timeout)
+        self._tickets = Tickets(self._crew, self._mailroom, self._watch, self._bounds)
+        patience = worker_patience(len(self._crew), usable_cores())
+        self._berth = dumps_by_value(Berth(spaces, len(self._crew), patience))
+        for worker, (first, last) in enumerate(self._bounds):
+            self._mailroom.assign(worker, first, last)
             try:
-                connection.send_bytes(berth)
-                reduction.send_handle(connection, descriptor, process.pid)
-            except (BrokenPipeError, ConnectionResetError):
-                self._raise_died(worker)
+                self._settle(worker)
+            except LostWorker as lost:
+                raise self._error(lost) from None
 
-    # -- turns ----------------------------------------------------------------------------------------
+    def _settle(self, worker: int) -> None:
+        assert self._descriptor is not None
+        self._crew.send(worker, self._berth)
+        self._crew.send_descriptor(worker, self._descriptor)
+
+    # -- turns: all environments of all workers -------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
@@ -80,39 +105,58 @@ class Supervisor:
     def begin(self, order: Order) -> None:
         """Sets all workers to work."""
         assert self._mailroom is not None
-        if not self.processes:
+        self._check_ours()
+        if not len(self._crew):
             return
         if isinstance(order, StepOrder) and not order.loose_actions:
-            self._mailroom.post(0, len(self.processes), protocol.STEP)
+            self._order = order
+            self._mailroom.post(0, len(self._crew), protocol.STEP)
             return
         # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
         payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
-        with _signals_blocked():  # a worker that was told of an order must get it
+        with signals_blocked():  # a worker that was told of an order must get it
+            self._order = order
+            if isinstance(order, ResetOrder):
+                self._note_seeds(order)
             # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, len(self.processes), protocol.ORDER)
-            self._send(payloads)
+            self._mailroom.post(0, len(self._crew), protocol.ORDER)
+            for worker, payload in enumerate(payloads):
+                self._send(worker, payload)
 
-    def _send(self, payloads: Sequence[bytes]) -> None:
-        for worker, payload in enumerate(payloads):
-            try:
-                self._connections[worker].send_bytes(payload)
-            except (BrokenPipeError, ConnectionResetError):
-                self._raise_died(worker)
+    def _send(self, worker: int, payload: bytes) -> None:
+        with suppress(LostWorker):  # whoever waits for its answer will notice, and knows what to do
+            self._crew.send(worker, payload)
 
     def finish(self, timeout: float | None) -> list[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
-        self._wait(timeout)
+        self._check_ours()
+        mailroom = self._mailroom
+        while True:
+            try:
+                self._watch.wait(mailroom.wait_done, self._unfinished, timeout)
+                payloads = self._read_answers()
+                break
+            except LostWorker as lost:
+                self._replace(lost)
+                self._go_on_with_turn(lost)
+        self._collected_turns = mailroom.turns()
+        excuses, self._excuses = self._excuses, {}
+        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
+        reports = [self._report(worker, payload) for worker, payload in enumerate(payloads)]
+        return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+
+    def _read_answers(self) -> list[bytes | None]:
+        assert self._mailroom is not None
         turn = self._mailroom.turns()
         if self._inbox[0] != turn:
             self._inbox = turn, []
         payloads = self._inbox[1]
-        while len(payloads) < len(self.processes):  # goes on where an interruption stopped it
-            speaks = self._mailroom.status(len(payloads)) == protocol.REPORT_FOLLOWS
-            payloads.append(self._receive(len(payloads)) if speaks else None)
-        self._collected_turns = turn
-        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
-        return [self._report(worker, payload) for worker, payload in enumerate(payloads)]
+        while len(payloads) < len(self._crew):  # goes on where an interruption stopped it
+            worker = len(payloads)
+            speaks = worker not in self._excuses and self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
+            payloads.append(self._crew.receive(worker) if speaks else None)
+        return payloads
 
     def _report(self, worker: int, payload: bytes | None) -> Report | None:
         if payload is None:
@@ -123,36 +167,124 @@ class Supervisor:
             return Report(failures=[Failure.of(error, self._bounds[worker][0], "call")])
         return report
 
+    def _unfinished(self) -> list[int]:
+        assert self._mailroom is not None
+        return [worker for worker in range(len(self._crew)) if not self._mailroom.is_finished(worker)]
+
+    # -- tickets: single environments -----------------------------------------------------------------
+
+    def send(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> None:
+        """Has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        self._check_ours()
+        self._tickets.send_steps(rows, loose_actions)
+
+    def send_resets(self, order: ResetOrder) -> None:
+        """Has all environments reset, each as soon as its worker comes to it."""
+        self._check_ours()
+        self._note_seeds(order)
+        self._tickets.send_resets(order)
+
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
+        """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
+        self._check_ours()
+        while (results := self._tickets.take(count)) is None:
+            try:
+                self._tickets.wait_for(count, timeout)
+            except LostWorker as lost:
+                self._replace(lost)
+        return results
+
     def discard(self) -> None:
-        """Waits for workers that are still at work and forgets what they have to say."""
+        """Waits for all work under way and forgets what comes of it."""
         if self.is_busy:
             self.finish(None)
+        self._tickets.forget()
+        while self._tickets.workers_out():
+            self.receive(1, None)
+            self._tickets.forget()
 
-    def _wait(self, timeout: float | None) -> None:
+    # -- lost workers ---------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Starts workers in place of those that are gone, and forgets all work under way."""
+        self._check_ours()
+        self._tickets.collect()
+        self._tickets.forget()
+        for worker in range(len(self._crew)):
+            if not self._crew.is_alive(worker):
+                self._start_again(self._crew.lost(worker))
+                self._excuses[worker] = Report()
+        self.discard()
+        self._excuses.clear()
+
+    def _replace(self, lost: LostWorker) -> None:
+        """Starts a worker in place of a lost one, if restarts are wanted, and gives it the tickets that were lost."""
+        worker = lost.worker
+        if not self._tasks[worker].care.restart:
+            raise self._error(lost) from None
+        if not self._budgets[worker].spend():
+            raise self._error(lost, self._budgets[worker].exhausted_text) from None
+        self._crew.end_one(worker)
+        self._tickets.collect()  # what it published before it died is as good as ever
+        tickets = self._tickets.lost_by(worker)
+        self._start_again(lost)
+        self._tickets.send_again(tickets)
+
+    def _start_again(self, lost: LostWorker) -> None:
         assert self._mailroom is not None
-        start = time.monotonic()
-        left = math.inf if timeout is None else timeout
-        patience = self._patience.now()
-        while not self._mailroom.wait_done(min(protocol.WATCH_INTERVAL, left), patience.pause, patience.yield_):
-            self._raise_if_dead()
-            patience = ASLEEP
-            left = math.inf if timeout is None else start + timeout - time.monotonic()
-            if left <= 0:
-                busy = [w for w in range(len(self.processes)) if not self._mailroom.is_finished(w)]
-                raise multiprocessing.TimeoutError(
-                    f"Workers {busy} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
-                )
-        self._patience.learn(time.monotonic() - start)
-
-    def _receive(self, worker: int) -> bytes:
-        connection = self._connections[worker]
+        worker = lost.worker
+        cause = f"worker {worker} {lost.cause}"
+        task = replace(self._tasks[worker], seeds=self._seeds[worker], cause=cause)
         try:
-            while not connection.poll(protocol.WATCH_INTERVAL):
-                if not self.processes[worker].is_alive() and not connection.poll(0):
-                    self._raise_died(worker)
-            return connection.recv_bytes()
-        except (EOFError, ConnectionResetError):
-            self._raise_died(worker)
+            self._crew.replace(worker, task)
+            self._mailroom.clear(worker)
+            answer = pickle.loads(self._crew.receive(worker))
+            if isinstance(answer, Failure):
+                raise as_error(answer, worker)
+            self._settle(worker)
+        except LostWorker as again:
+            self._replace(again)
+        except BaseException:
+            self._crew.end_one(worker)  # one that was not told where to work is no worker
+            raise
+
+    def _go_on_with_turn(self, lost: LostWorker) -> None:
+        """Gives the worker that took another's place its part of the turn."""
+        assert self._mailroom is not None
+        worker, order = lost.worker, self._order
+        if self._inbox[0] == self._mailroom.turns() and len(self._inbox[1]) > worker:
+            return  # it had answered before it died
+        if isinstance(order, (CallOrder, SetAttrOrder)):
+            # Not asked again: nobody knows how much of it was done.
+            asked = order.mask[slice(*self._bounds[worker])].any()
+            self._excuses[worker] = Report(failures=[self._excuse(lost)] if asked else [])
+        elif isinstance(order, StepOrder) and not order.loose_actions:
+            self._mailroom.post_again(worker, protocol.STEP)
+        else:
+            with signals_blocked():
+                self._mailroom.post_again(worker, protocol.ORDER)
+                self._send(worker, dumps_by_value(order.part(*self._bounds[worker])))
+
+    def _excuse(self, lost: LostWorker) -> Failure:
+        env = self._watch.env_of(lost.worker)
+        note = "It was started again, but not asked again: nobody knows how much of the call was done."
+        return Failure(env, "call", "", self._error(lost, note), "")
+
+    def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
+        first, last = self._bounds[lost.worker]
+        kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
+        advice = note or (
+            'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or '
+            "hangs, find out why with SyncVectorEnv."
+        )
+        return kind(
+            f"Worker {lost.worker} (pid {self._crew.processes[lost.worker].pid}, environments {first}..{last - 1}) "
+            f"{lost.cause}. {advice}",
+            worker=lost.worker,
+            env_indices=range(first, last),
+        )
+
+    # -- who is who -----------------------------------------------------------------------------------
 
     def worker_of(self, env_index: int) -> int | None:
         """The worker an environment runs in, None when it is in none of them."""
@@ -161,106 +293,45 @@ class Supervisor:
                 return worker
         return None
 
-    def _raise_if_dead(self) -> None:
-        for worker, process in enumerate(self.processes):
-            if not process.is_alive() and not (self._mailroom and self.is_busy and self._mailroom.is_finished(worker)):
-                self._raise_died(worker)
+    def _note_seeds(self, order: ResetOrder) -> None:
+        for seeds, (first, _) in zip(self._seeds, self._bounds, strict=True):
+            for row in range(len(seeds)):
+                if order.mask[first + row] and order.seeds[first + row] is not None:
+                    seeds[row] = order.seeds[first + row]
 
-    def _raise_died(self, worker: int) -> NoReturn:
-        process = self.processes[worker]
-        process.join(_KILL_GRACE)
-        first, last = self._bounds[worker]
-        raise WorkerDiedError(
-            f"Worker {worker} (pid {process.pid}, environments {first}..{last - 1}) {_cause(process.exitcode)}. "
-            "The fleet cannot go on: close() it and make a new one. If an environment crashes the process, "
-            "find it with SyncVectorEnv.",
-            worker=worker,
-            env_indices=range(first, last),
-        )
+    def _check_ours(self) -> None:
+        if not self._crew.is_ours:
+            raise FleetError(
+                "This fleet was made by another process, of which this one is a forked copy: its workers answer only "
+                "to that one. Make a new fleet here."
+            )
 
     # -- ending ---------------------------------------------------------------------------------------
 
     def shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
         """Ends all workers within about ``timeout`` seconds; returns what environments raised in close()."""
-        if os.getpid() != self._caller_pid:  # a forked copy of the caller: the workers are not its own
+        if not self._crew.is_ours:
             return []
         failures: list[Failure] = []
         try:
             if not terminate:
                 deadline = time.monotonic() + timeout
                 self._ask_to_close(deadline)
-                failures = self._drain_until_ended(deadline)
+                failures = self._crew.drain_until_ended(deadline)
         finally:  # a Ctrl-C while they are asked: then they are not asked any longer
-            self._kill()
+            self._crew.kill()
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
         return failures
-
-    def _kill(self) -> None:
-        with _signals_blocked():
-            for process in self.processes:
-                if process.is_alive():
-                    process.kill()
-            for process in self.processes:
-                process.join(_KILL_GRACE)
-            for connection in self._connections:
-                connection.close()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom
         if mailroom is None:  # still starting: there will be no block for them
-            for connection in self._connections:
-                with suppress(OSError):
-                    connection.send_bytes(dumps_by_value(None))
+            self._crew.dismiss()
             return
-        while any(p.is_alive() and not mailroom.is_finished(w) for w, p in enumerate(self.processes)):
-            if time.monotonic() > deadline:
-                break
+        while any(self._crew.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
             mailroom.wait_done(0.01, 0.0, 0.0)
-        for worker, process in enumerate(self.processes):
-            if process.is_alive() and mailroom.is_finished(worker):
+        for worker in set(range(len(self._crew))) - set(self._unfinished()):
+            if self._crew.is_alive(worker):
                 mailroom.post(worker, worker + 1, protocol.CLOSE)
-
-    def _drain_until_ended(self, deadline: float) -> list[Failure]:
-        """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
-        failures: list[Failure] = []
-        open_lines = dict(zip(self._connections, self.processes, strict=True))
-        while open_lines and (left := deadline - time.monotonic()) > 0:
-            wait([*open_lines, *(process.sentinel for process in open_lines.values())], left)
-            for connection, process in list(open_lines.items()):
-                ended = not process.is_alive()  # asked before reading: what it said last is read below
-                if not _read_failures(connection, failures) or ended:
-                    del open_lines[connection]
-        for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
-        return failures
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _read_failures(connection: Connection, failures: list[Failure]) -> bool:
-    """Takes note of what environments raised in close(); False when the other end is closed."""
-    try:
-        while connection.poll(0):
-            report = pickle.loads(connection.recv_bytes())
-            if isinstance(report, Report):
-                failures += [failure for failure in report.failures if failure.method == "close"]
-    except (EOFError, OSError):
-        return False
-    return True
-
-
-def _cause(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "closed its connection"
-    if exitcode < 0:
-        try:
-            return f"was killed by {signal.Signals(-exitcode).name}"
-        except ValueError:
-            return f"was killed by signal {-exitcode}"
-    return f"ended with exit code {exitcode}"

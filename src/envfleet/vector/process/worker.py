@@ -24,7 +24,8 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.block import map_block
 from envfleet.vector.process.parcels import dump_failure, dump_report, dumps
 from envfleet.vector.process.patience import Patience
-from envfleet.vector.shard import EnvFn, Shard, build_envs, close_envs
+from envfleet.vector.shard import Shard
+from envfleet.vector.share import ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 
@@ -33,8 +34,7 @@ class WorkerTask:
     """What a worker is started with."""
 
     worker: int
-    first_index: int
-    env_fns: Sequence[EnvFn]
+    shard: ShardTask
     caller_pid: int
     seed: Sequence[int]
 
@@ -55,7 +55,7 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _core.exit_with_process(task.caller_pid)
     _seed_global_generators(task.seed)
-    envs, failure = build_envs(task.env_fns, task.first_index)
+    envs, failure = build_envs(task.shard.env_fns, task.shard.first_index)
     if failure is not None:
         connection.send_bytes(dump_failure(failure))
         return
@@ -87,25 +87,31 @@ def _seed_global_generators(seed: Sequence[int]) -> None:
 @final
 class _Worker:
     def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], berth: Berth, connection: Connection) -> None:
-        self._worker, self._first_index, self._connection = task.worker, task.first_index, connection
+        first = task.shard.first_index
+        self._worker, self._first_index, self._connection = task.worker, first, connection
         self._patience = berth.patience
-        layout = FleetLayout(berth.spaces, _core.Mailroom.bytes(berth.num_workers))
+        num_envs = berth.spaces.num_envs
+        control_bytes = _core.Mailroom.bytes(berth.num_workers, num_envs)
+        layout = FleetLayout(berth.spaces, control_bytes=control_bytes, refuse_nan=task.shard.care.check_nan)
         descriptor = reduction.recv_handle(connection)
         memory = map_block(descriptor, layout.size)
         os.close(descriptor)
-        rows = layout.rows(memory, task.first_index, task.first_index + len(envs))
+        rows = layout.rows(memory, first, first + len(envs))
         control = layout.arrays(memory)["control"]
-        self._mailroom = _core.Mailroom(control, berth.num_workers, create=False)
-        self._shard = Shard(
-            envs, task.first_index, rows, layout.observations, layout.actions, berth.spaces.autoreset_mode
-        )
+        self._mailroom = _core.Mailroom(control, berth.num_workers, num_envs, create=False)
+        mode = berth.spaces.autoreset_mode
+        self._shard = Shard(task.shard, envs, rows, layout.observations, layout.actions, mode)
 
     def serve(self) -> None:
         """Takes turns until told to end."""
         take, worker, patience = self._mailroom.take, self._worker, self._patience
         while True:
             command = take(worker, protocol.FOREVER, patience.pause, patience.yield_)
-            if command == protocol.STEP:
+            if command is None:  # a signal came
+                continue
+            if command >= _core.FIRST_TICKET:
+                self._serve_ticket(command - _core.FIRST_TICKET)
+            elif command == protocol.STEP:
                 self._answer(self._shard.step())
             elif command == protocol.ORDER:
                 self._answer(self._execute(self._connection.recv_bytes()))
@@ -113,6 +119,19 @@ class _Worker:
                 failures = self._shard.close()
                 self._answer(Report(failures=failures) if failures else None)
                 return
+
+    def _serve_ticket(self, ticket: int) -> None:
+        env_index, kind = divmod(ticket, _core.TICKET_KINDS)
+        row = env_index - self._first_index
+        parcel = () if kind == protocol.STEP_ROW else pickle.loads(self._connection.recv_bytes())
+        resets = kind == protocol.RESET_ROW
+        report = self._shard.reset_row(row, *parcel) if resets else self._shard.step_row(row, parcel)
+        if report is None:
+            self._mailroom.publish(self._worker, env_index, protocol.ALL_IN_BLOCK)
+            return
+        payload = dump_report(report, env_index)
+        self._mailroom.publish(self._worker, env_index, protocol.REPORT_FOLLOWS)
+        self._connection.send_bytes(payload)
 
     def _execute(self, payload: bytes) -> Report | None:
         try:

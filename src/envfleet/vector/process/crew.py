@@ -1,0 +1,185 @@
+"""The worker processes of a fleet and the pipes to them: started, spoken to, replaced, ended."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from typing import final
+
+from envfleet.vector.failures import Failure
+from envfleet.vector.orders import Report
+from envfleet.vector.process import protocol
+from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.process.launch import Launcher
+from envfleet.vector.process.line import Line
+from envfleet.vector.share import ShardTask
+
+_KILL_GRACE = 1.0
+
+
+@final
+class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
+    """A worker is gone, or was ended because it was stuck.
+
+    Attributes:
+        worker: Its number.
+        cause: What happened to it, as the rest of a sentence that begins with its name.
+        is_stuck: Whether it was ended for that.
+    """
+
+    def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
+        super().__init__(cause)
+        self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
+
+
+@final
+class Crew:
+    """One process a task."""
+
+    def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
+        self._launcher = Launcher(context, daemon)
+        self._caller_pid = os.getpid()
+        self.processes: list[BaseProcess] = []
+        self._lines: list[Line] = []
+        try:
+            for worker, task in enumerate(tasks):
+                self._add(worker, task)
+        except BaseException:
+            self.kill()
+            raise
+
+    def __len__(self) -> int:
+        return len(self.processes)
+
+    def _add(self, worker: int, task: ShardTask) -> None:
+        with signals_blocked():  # or an interruption would leave a process that nobody knows
+            process, connection = self._launcher.start(worker, task)
+            self.processes.append(process)
+            self._lines.append(Line(connection))
+
+    def replace(self, worker: int, task: ShardTask) -> None:
+        """Ends a worker, if it has not ended, and starts another in its place."""
+        with signals_blocked():
+            self.end_one(worker)
+            process, connection = self._launcher.start(worker, task)
+            self._lines[worker].close()
+            self.processes[worker], self._lines[worker] = process, Line(connection)
+
+    def end_one(self, worker: int) -> None:
+        """Kills a worker; it is gone when this returns."""
+        process = self.processes[worker]
+        if process.is_alive():
+            process.kill()
+        process.join()
+
+    @property
+    def is_ours(self) -> bool:
+        """False in a forked copy of the process that started it: there the workers are not its own."""
+        return os.getpid() == self._caller_pid
+
+    # -- speaking -------------------------------------------------------------------------------------
+
+    def send(self, worker: int, payload: bytes) -> None:
+        """Sends a message; a LostWorker says that nobody is there."""
+        try:
+            self._lines[worker].send(payload)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self.lost(worker) from None
+
+    def send_descriptor(self, worker: int, descriptor: int) -> None:
+        """Gives a worker an open file of ours."""
+        try:
+            self._lines[worker].send_descriptor(descriptor, self.processes[worker].pid)
+        except (BrokenPipeError, ConnectionResetError):
+            raise self.lost(worker) from None
+
+    def receive(self, worker: int) -> bytes:
+        """Waits for a message; a LostWorker says that none will come."""
+        self.await_message(worker)
+        return self.pop_message(worker)
+
+    def await_message(self, worker: int) -> None:
+        """Waits until there is one for ``pop_message``; a LostWorker says that none will come."""
+        line = self._lines[worker]
+        while not line.has_message():
+            if line.has_arrived(protocol.WATCH_INTERVAL):
+                if not line.pull():
+                    raise self.lost(worker)
+            elif not self.processes[worker].is_alive() and not line.has_arrived(0):
+                raise self.lost(worker)
+
+    def pop_message(self, worker: int) -> bytes:
+        """The message that ``await_message`` waited for."""
+        return self._lines[worker].pop()
+
+    def is_alive(self, worker: int) -> bool:
+        """Whether its process runs."""
+        return self.processes[worker].is_alive()
+
+    def lost(self, worker: int) -> LostWorker:
+        """What to raise of a worker that is gone."""
+        process = self.processes[worker]
+        process.join(_KILL_GRACE)
+        return LostWorker(worker, _cause(process.exitcode))
+
+    # -- ending ---------------------------------------------------------------------------------------
+
+    def dismiss(self) -> None:
+        """Tells workers that wait for the block that there will be none."""
+        for line in self._lines:
+            with suppress(OSError):
+                line.send(pickle.dumps(None))
+
+    def drain_until_ended(self, deadline: float) -> list[Failure]:
+        """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
+        failures: list[Failure] = []
+        open_lines = dict(zip(self._lines, self.processes, strict=True))
+        while open_lines and (left := deadline - time.monotonic()) > 0:
+            wait([*open_lines, *(process.sentinel for process in open_lines.values())], left)
+            for line, process in list(open_lines.items()):
+                ended = not process.is_alive()  # asked before reading: what it said last is read below
+                if not _read_failures(line, failures) or ended:
+                    del open_lines[line]
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+        return failures
+
+    def kill(self) -> None:
+        """Ends all processes at once and closes the pipes."""
+        with signals_blocked():
+            for process in self.processes:
+                if process.is_alive():
+                    process.kill()
+            for process in self.processes:
+                process.join(_KILL_GRACE)
+            for line in self._lines:
+                line.close()
+
+
+def _read_failures(line: Line, failures: list[Failure]) -> bool:
+    """Takes note of what environments raised in close(); False when the other end is closed."""
+    is_open = True
+    while is_open and line.has_arrived(0):
+        is_open = line.pull()
+    while line.has_message():
+        report = pickle.loads(line.pop())
+        if isinstance(report, Report):
+            failures += [failure for failure in report.failures if failure.method == "close"]
+    return is_open
+
+
+def _cause(exitcode: int | None) -> str:
+    if exitcode is None:
+        return "closed its connection"
+    if exitcode < 0:
+        try:
+            return f"was killed by {signal.Signals(-exitcode).name}"
+        except ValueError:
+            return f"was killed by signal {-exitcode}"
+    return f"ended with exit code {exitcode}"

@@ -1,0 +1,153 @@
+"""Tickets: single environments set to work, and their results collected as they come."""
+
+from __future__ import annotations
+
+import pickle
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet import _core
+from envfleet.vector.failures import Failure
+from envfleet.vector.orders import Report, ResetOrder
+from envfleet.vector.process import protocol
+from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.process.parcels import dumps_by_value
+from envfleet.vector.process.watch import Watch
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_NO_RESULT = 255
+"""A status that no result has."""
+
+
+@final
+class Tickets:
+    """The caller's side of the rings in the mailroom. ``bounds`` are the environments of each worker."""
+
+    def __init__(self, crew: Crew, mailroom: _core.Mailroom, watch: Watch, bounds: Sequence[tuple[int, int]]) -> None:
+        self._crew, self._mailroom, self._watch, self._bounds = crew, mailroom, watch, bounds
+        self._resets: ResetOrder | None = None
+        self._backlog: deque[tuple[int, bytes | None]] = deque()
+        num_envs = bounds[-1][1] if bounds else 0
+        self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
+        self._unheard: set[int] = set()
+
+    def send_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> None:
+        """Has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        if not loose_actions:
+            self._mailroom.send(rows, protocol.STEP_ROW)
+            return
+        parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
+        self._send_parcels(rows, protocol.STEP_ROW_WITH_PARCEL, parcels)
+
+    def send_resets(self, order: ResetOrder, rows: Rows | None = None) -> None:
+        """Has all environments (or some of them) reset, each as soon as its worker comes to it."""
+        if rows is None:
+            rows = np.arange(self._bounds[0][0], self._bounds[-1][1])
+        parcels = [dumps_by_value((order.seeds[row], order.options[row])) for row in rows]
+        self._resets = order
+        self._send_parcels(rows, protocol.RESET_ROW, parcels)
+
+    def _send_parcels(self, rows: Rows, kind: int, parcels: Sequence[bytes]) -> None:
+        with signals_blocked():  # a worker that was given a ticket must get what belongs to it
+            for i, parcel in enumerate(parcels):
+                # The ticket first: a long message needs a reader at the other end.
+                self._mailroom.send(rows[i : i + 1], kind)
+                with suppress(LostWorker):  # whoever waits for its answer will notice
+                    self._crew.send(self._worker_of(int(rows[i])), parcel)
+
+    def take(self, count: int) -> tuple[Rows, list[Report | None]] | None:
+        """The oldest ``count`` results, with one report (or None) each; None if there are fewer."""
+        if len(self._backlog) < count:
+            return None
+        taken = [self._backlog.popleft() for _ in range(count)]
+        return np.array([row for row, _ in taken], np.intp), [_report(row, payload) for row, payload in taken]
+
+    def wait_for(self, count: int, timeout: float | None) -> None:
+        """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
+        self._watch.look_now_and_then(self.workers_out)
+        self._watch.wait(self._ready(count - len(self._backlog)), self.workers_out, timeout)
+        self.collect()
+        if self._unheard:
+            raise self._crew.lost(self._worker_of(min(self._unheard)))
+
+    def _ready(self, count: int) -> Callable[[float, float, float], bool]:
+        wait_ready = self._mailroom.wait_ready
+        return lambda timeout, pause, yield_: wait_ready(count, timeout, pause, yield_)
+
+    def collect(self) -> None:
+        """Takes over all results that are there."""
+        self._take_over()  # what an interruption left
+        self._mailroom.collect(self._collected, self._statuses)
+        self._take_over()
+
+    def _take_over(self) -> None:
+        # Each result is marked as taken over together with its message: an interruption must not part them.
+        for place in np.flatnonzero(self._statuses != _NO_RESULT).tolist():
+            row, status = int(self._collected[place]), self._statuses[place]
+            if status != protocol.REPORT_FOLLOWS:
+                self._backlog.append((row, None))
+                self._statuses[place] = _NO_RESULT
+                continue
+            worker = self._worker_of(row)
+            try:
+                self._crew.await_message(worker)
+            except LostWorker:  # it died before it said what there was to say
+                self._unheard.add(row)
+                self._statuses[place] = _NO_RESULT
+                continue
+            with signals_blocked():
+                self._backlog.append((row, self._crew.pop_message(worker)))
+                self._statuses[place] = _NO_RESULT
+
+    def lost_by(self, worker: int) -> list[tuple[int, int]]:
+        """The tickets ``(row, kind)`` that a dead worker leaves undone; all its results must be collected before."""
+        lost = [(row, protocol.STEP_ROW) for row in sorted(self._unheard) if self._worker_of(row) == worker]
+        self._unheard -= {row for row, _ in lost}
+        for row in range(*self._bounds[worker]):
+            kind = self._mailroom.kind_out(row)
+            if kind is not None:
+                # Actions are forgotten: an environment that was made again has none to take.
+                lost.append((row, protocol.RESET_ROW if kind == protocol.RESET_ROW else protocol.STEP_ROW))
+        return lost
+
+    def send_again(self, lost: Sequence[tuple[int, int]]) -> None:
+        """Gives what ``lost_by`` found to the worker that took the dead one's place."""
+        steps = [row for row, kind in lost if kind == protocol.STEP_ROW]
+        resets = [row for row, kind in lost if kind == protocol.RESET_ROW]
+        if steps:
+            self._mailroom.send(np.array(steps, np.intp), protocol.STEP_ROW)
+        if resets:
+            assert self._resets is not None
+            self.send_resets(self._resets, np.array(resets, np.intp))
+
+    def workers_out(self) -> list[int]:
+        """The workers that have something to do."""
+        rows_of = [range(*bounds) for bounds in self._bounds]
+        is_out = self._mailroom.kind_out
+        return [worker for worker, rows in enumerate(rows_of) if any(is_out(row) is not None for row in rows)]
+
+    def forget(self) -> None:
+        """Drops the results that nobody took."""
+        self._backlog.clear()
+        self._unheard.clear()
+
+    def _worker_of(self, row: int) -> int:
+        return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
+
+
+def _report(row: int, payload: bytes | None) -> Report | None:
+    if payload is None:
+        return None
+    try:
+        report: Report = pickle.loads(payload)
+    except Exception as error:
+        return Report(failures=[Failure.of(error, row, "step")])
+    return report

@@ -1,0 +1,127 @@
+"""Waiting for workers, and noticing those that died or are stuck, from what the block shows of them."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import time
+import warnings
+from collections.abc import Callable
+from typing import TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet import _core
+from envfleet.vector.process import protocol
+from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.process.launch import usable_cores
+from envfleet.vector.process.patience import ASLEEP, CallerPatience
+
+_Sign: TypeAlias = tuple[int, tuple[int, int]]
+
+STUCK_WARNING_AFTER = 60.0
+"""Seconds without a sign of life after which the user is told, if no step_timeout says what to do."""
+
+
+@final
+class Watch:
+    """Looks at workers that have something to do.
+
+    Args:
+        progress: uint64 (num_envs, ...); each worker counts in the first cell of its first row, see ``_core.Progress``.
+        bounds: The environments ``(first, last + 1)`` of each worker.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        mailroom: _core.Mailroom,
+        progress: npt.NDArray[np.uint64],
+        bounds: list[tuple[int, int]],
+        step_timeout: float | None,
+    ) -> None:
+        self._crew, self._mailroom, self._progress, self._bounds = crew, mailroom, progress, bounds
+        self._step_timeout = step_timeout
+        self._patience = CallerPatience(len(crew), usable_cores())
+        self._last_look = 0.0
+        self._seen: dict[int, tuple[_Sign, float]] = {}
+        self._warned: dict[int, _Sign] = {}
+
+    def wait(
+        self, condition: Callable[[float, float, float], bool], busy: Callable[[], list[int]], timeout: float | None
+    ) -> None:
+        """Waits until ``condition(seconds, pause, yield)`` holds, looking at the ``busy()`` workers again and again.
+
+        Raises LostWorker as ``look`` does, and TimeoutError after ``timeout`` seconds.
+        """
+        start = time.monotonic()
+        left = math.inf if timeout is None else timeout
+        patience = self._patience.now()
+        while not condition(min(protocol.WATCH_INTERVAL, left), patience.pause, patience.yield_):
+            self.look(busy())
+            patience = ASLEEP
+            left = math.inf if timeout is None else start + timeout - time.monotonic()
+            if left <= 0:
+                raise multiprocessing.TimeoutError(
+                    f"Workers {busy()} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
+                )
+        self._patience.learn(time.monotonic() - start)
+
+    def look_now_and_then(self, busy: Callable[[], list[int]]) -> None:
+        """One that is stuck must be noticed even while others keep the caller from waiting."""
+        now = time.monotonic()
+        if now - self._last_look > protocol.WATCH_INTERVAL:
+            self._last_look = now
+            self.look(busy())
+
+    def look(self, workers: list[int]) -> None:
+        """Raises LostWorker for the first that is dead, or that has not moved on for ``step_timeout`` seconds."""
+        for worker in workers:
+            if not self._crew.is_alive(worker):
+                lost = self._crew.lost(worker)
+                raise LostWorker(worker, f"{lost.cause}{self._doing(worker)}")
+        now = time.monotonic()
+        for worker in workers:
+            self._look_at(worker, now)
+
+    def _look_at(self, worker: int, now: float) -> None:
+        # What it was given counts too: one that has just got something to do may not have begun.
+        sign = self._cell(worker), self._mailroom.received(worker)
+        seen, since = self._seen.get(worker, (None, now))
+        if sign != seen:
+            self._seen[worker] = sign, now
+            return
+        if self._step_timeout is not None and now - since > self._step_timeout:
+            self._crew.end_one(worker)
+            del self._seen[worker]
+            what = (
+                f"environment {self.env_of(worker)} had not finished" if self._is_at_work(worker) else "it did nothing"
+            )
+            raise LostWorker(worker, f"was ended: {what} after {self._step_timeout:g} s (step_timeout)", is_stuck=True)
+        if self._step_timeout is None and now - since > STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
+            self._warned[worker] = sign
+            warnings.warn(
+                f"Environment {self.env_of(worker)} (worker {worker}, pid {self._crew.processes[worker].pid}) has not "
+                f"finished for {now - since:.0f} s. Pass step_timeout=seconds to have stuck environments ended.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def env_of(self, worker: int) -> int:
+        """The environment a worker is at, or was when it died; its last one if it was at none."""
+        first, last = self._bounds[worker]
+        return min(first + self._row(worker), last - 1)
+
+    def _is_at_work(self, worker: int) -> bool:
+        first, last = self._bounds[worker]
+        return self._row(worker) < last - first
+
+    def _row(self, worker: int) -> int:
+        return self._cell(worker) % 2**32
+
+    def _cell(self, worker: int) -> int:
+        return int(self._progress[self._bounds[worker][0], 0])
+
+    def _doing(self, worker: int) -> str:
+        return f" while environment {self.env_of(worker)} was at work" if self._is_at_work(worker) else ""
