@@ -29,7 +29,18 @@ _CALLABLE = "callable"
 
 _MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 _PROCESS_ONLY = frozenset(
-    ("shared_memory", "context", "daemon", "worker", "max_concurrency", "num_workers", "caller_works")
+    (
+        "shared_memory",
+        "context",
+        "daemon",
+        "worker",
+        "max_concurrency",
+        "num_workers",
+        "caller_works",
+        "batch_size",
+        "on_failure",
+        "step_timeout",
+    )
 )
 
 
@@ -206,7 +217,7 @@ def _plan(request: _Request, env_fn: EnvFn) -> Plan:
         return Plan(request.backend, "")
     wanted = sorted(_PROCESS_ONLY & request.vector_kwargs.keys())
     if wanted:
-        return Plan("process", f"process: only worker processes know the argument {wanted[0]!r}.")
+        return Plan("process", f"process: the argument {wanted[0]!r} is best served by worker processes.")
     if request.num_envs == 1:
         return Plan("sync", "sync: with one environment there is nothing to run side by side.")
     try:

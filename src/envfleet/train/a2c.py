@@ -47,6 +47,8 @@ def actor_loss(actor: Actor, batch: Batch, advantages: Tensor, entropy_coef: flo
 class A2C:
     """The algorithm with its networks and optimisers; a `Learner`."""
 
+    off_policy = False
+
     def __init__(self, config: A2CConfig, task: Task) -> None:
         self._config = config
         self._device = task.device

@@ -32,6 +32,8 @@ class TrainConfig(ABC):
         normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
         reward_scale: rewards are multiplied by this before they are learnt from; reported returns are not.
         gamma: discount factor.
+        first_ready: act as soon as this many copies are ready instead of waiting for all, for environments whose
+            steps take unequal times; such a run cannot be repeated exactly. 0 waits for all.
         reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
             replaying the actions since then, so this bounds how long that takes. 0 means never.
         torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting.
@@ -53,6 +55,7 @@ class TrainConfig(ABC):
     normalize_observations: bool = False
     reward_scale: float = 1.0
     gamma: float = 0.99
+    first_ready: int = 0
     reseed_every: int = 20_000
     torch_threads: int = 1
 
@@ -212,7 +215,7 @@ _AT_LEAST_ONE = (
     "batch_size",
     "buffer_size",
 )
-_WHOLE = ("seed", "reseed_every", "torch_threads", "learning_starts")
+_WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
 _POSITIVE = (
     "actor_lr",
@@ -239,6 +242,8 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),
     ]
+    if _is_integer(config.first_ready) and 0 < config.first_ready >= config.num_envs:
+        problems.append(f"first_ready must be less than num_envs={config.num_envs}, got {config.first_ready}")
     both = sorted(config.randomize.keys() & config.env_kwargs.keys())
     if both:
         problems.append(f"{', '.join(both)} cannot be both randomised and given in env_kwargs")

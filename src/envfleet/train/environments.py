@@ -29,7 +29,11 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
         config.env_id,
         config.num_envs,
         config.backend,
-        vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False},
+        vector_kwargs={
+            "autoreset_mode": AutoresetMode.SAME_STEP,
+            "copy": False,
+            **({"batch_size": config.first_ready} if config.first_ready else {}),
+        },
         randomize=config.randomize,
         randomize_seed=config.seed if config.randomize else None,
         **config.env_kwargs,

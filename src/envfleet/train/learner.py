@@ -39,12 +39,14 @@ class Learner(Protocol):
 
     Attributes:
         rollout_steps: steps of every environment it wants to see between two calls of `learn`.
+        off_policy: whether it learns from whatever there is, and not only from its latest policy's whole rollouts.
         actor: the policy, which is what is kept in the end.
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too.
         optimizers: every optimiser by name, for checkpoints.
     """
 
     rollout_steps: int
+    off_policy: bool
     actor: Actor
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, torch.optim.Optimizer]

@@ -36,6 +36,13 @@ def allocate(space: Space[Any], shape: tuple[int, ...]) -> Observations:
     return np.zeros(shape + tuple(space.shape or ()), dtype=space.dtype)
 
 
+def batch_length(observations: Observations) -> int:
+    """How many single observations a batch holds."""
+    while isinstance(observations, dict):
+        observations = next(iter(observations.values()))
+    return len(observations)
+
+
 def copied(observations: Observations) -> Observations:
     """A copy that later steps cannot overwrite."""
     return cast("Observations", map_leaves(np.copy, observations))
@@ -59,12 +66,12 @@ def joined(*batches: Observations) -> Observations:
     return cast("Observations", map_leaves(lambda *leaves: np.concatenate(leaves), *batches))
 
 
-def write_row(batch: Observations, index: int, observations: Observations) -> None:
-    """Copy `observations` into `batch[index]`."""
+def write_row(batch: Observations, index: Any, observations: Observations) -> None:
+    """Copy `observations` into `batch[index]`; an index may be a number, an array or a tuple of arrays."""
     _write(batch, index, observations)
 
 
-def _write(batch: Any, index: int, value: Any) -> None:
+def _write(batch: Any, index: Any, value: Any) -> None:
     if isinstance(batch, dict):
         for key, leaf in batch.items():
             _write(leaf, index, value[key])

@@ -61,6 +61,8 @@ def actor_loss(
 class PPO:
     """The algorithm with its networks and optimisers; a `Learner`."""
 
+    off_policy = False
+
     def __init__(self, config: PPOConfig, task: Task) -> None:
         self._config = config
         self._device = task.device

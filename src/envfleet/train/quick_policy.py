@@ -70,7 +70,7 @@ class QuickPolicy:
         return (values + np.exp(self._log_std) * noise).reshape(-1, *self._distribution.shape)
 
     def _next_noise(self, shape: tuple[int, ...]) -> Floats:
-        if not self._noise:
+        if not self._noise or self._noise[-1].shape != shape:  # another number of environments than last time
             noise = torch.empty(self._noise_steps, *shape)
             noise = noise.exponential_().log_().neg_() if self._log_std is None else noise.normal_()
             self._noise = list(noise.numpy()[::-1])

@@ -27,7 +27,15 @@ from envfleet.train.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.distributions import SquashedNormal, distribution_for
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Layout, Perceptron, TwinCritic, observe
-from envfleet.train.observations import Array, Observations, Tensors, flattened, map_leaves, to_tensors
+from envfleet.train.observations import (
+    Array,
+    Observations,
+    Tensors,
+    batch_length,
+    flattened,
+    map_leaves,
+    to_tensors,
+)
 from envfleet.train.replay import ReplayBuffer, Transitions
 from envfleet.train.rollout import Rollout
 
@@ -89,6 +97,7 @@ class SAC:
     """The algorithm with its networks, optimisers and replay buffer; a `Learner`."""
 
     rollout_steps = 1
+    off_policy = True
 
     def __init__(self, config: SACConfig, task: Task) -> None:
         if config.learning_starts >= config.total_steps:
@@ -121,7 +130,7 @@ class SAC:
             "temperature": self._temperature_optimizer,
         }
         shape = task.action_space.shape or ()
-        self._actions = (task.num_envs, *shape)
+        self._action_shape = shape
         size = math.prod(shape)
         self._target_entropy = -float(size) if config.target_entropy is None else config.target_entropy
         # A run cannot fill more than its steps.
@@ -132,9 +141,9 @@ class SAC:
 
     @torch.inference_mode()
     def act(self, observations: Observations) -> Array:
-        """Actions drawn from the policy, [num_envs, ...]; uniform between -1 and 1 before learning starts."""
+        """Actions drawn from the policy, one a row of the batch; uniform between -1 and 1 before learning starts."""
         if self._collected < self._config.learning_starts:
-            return (2 * torch.rand(self._actions) - 1).numpy()
+            return (2 * torch.rand(batch_length(observations), *self._action_shape) - 1).numpy()
         outputs = self.actor(to_tensors(observations, self._device))
         actions: Array = self.actor.distribution.sample(outputs).cpu().numpy()
         return actions

@@ -21,11 +21,12 @@ from envfleet.train.checkpoint import Checkpoint, restore_learner
 from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
 from envfleet.train.episodes import EpisodeTracker
+from envfleet.train.first_ready import FirstReady
 from envfleet.train.interval import Interval
 from envfleet.train.learner import Learner
 from envfleet.train.observations import Array, Observations
 from envfleet.train.progress import Progress
-from envfleet.train.rollout import Position, begin, collect
+from envfleet.train.rollout import Position, Rollout, begin, collect
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REMEMBERED_EPISODES = 100
@@ -47,7 +48,8 @@ class Training:
 
     def __init__(self, config: TrainConfig, envs: AnyVectorEnv, learner: Learner, agent: Agent) -> None:
         self._config, self._envs, self._learner, self._agent = config, envs, learner, agent
-        self._rollout_size = learner.rollout_steps * config.num_envs
+        takes_some = config.first_ready > 0 and learner.off_policy
+        self._rollout_size = config.first_ready if takes_some else learner.rollout_steps * config.num_envs
         if config.total_steps < self._rollout_size:
             raise ValueError(
                 f"total_steps={config.total_steps} is less than one rollout of {config.num_envs} environments "
@@ -59,6 +61,7 @@ class Training:
         self._tracker = EpisodeTracker(config.num_envs)
         self._recent: deque[float] = deque(maxlen=_REMEMBERED_EPISODES)
         self._interval = Interval()
+        self._first_ready = FirstReady(envs) if config.first_ready else None
         self._journal: list[Array] = []
         self._position: Position | None = None
         self._done_rollouts = self._stream = self._episodes = 0
@@ -78,11 +81,11 @@ class Training:
     def advance(self) -> Progress | None:
         """Collect one rollout and learn from it; returns where the run stands if it is time to log."""
         started = time.perf_counter()
-        position = self._current_position()
-        rollout = collect(self._envs, self._learner.act, self._learner.rollout_steps, position)
+        rollout = self._collect(self._current_position())
         figures = self._learner.learn(rollout, self._done_rollouts / self._rollouts)
         self._position = rollout.end
-        self._journal.append(rollout.actions)
+        if self._first_ready is None:
+            self._journal.append(rollout.actions)
         episodes = self._tracker.finished(rollout)
         self._recent.extend(episode.episode_return for episode in episodes)
         self._episodes += len(episodes)
@@ -93,10 +96,17 @@ class Training:
         self._interval.add(rollout.transitions, elapsed, figures, episodes)
         return self._logged() if self._interval.steps >= self._log_every or self.finished else None
 
+    def _collect(self, position: Position) -> Rollout:
+        if self._first_ready is None:
+            return collect(self._envs, self._learner.act, self._learner.rollout_steps, position)
+        if self._learner.off_policy:
+            return self._first_ready.first_results(self._learner.act)
+        return self._first_ready.steps_of_all(self._learner.act, self._learner.rollout_steps)
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """What a checkpoint must hold beside the learner: tensors and notes."""
         assert self._position is not None, "a run is saved after its first rollout"
-        tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))}
+        tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))} if self._journal else {}
         tensors |= {f"position{path}": torch.from_numpy(leaf) for path, leaf in _leaves(self._position.observations)}
         notes = {
             "step": self.step,
@@ -118,10 +128,14 @@ class Training:
         self._recent.extend(notes["recent"])
         self._tracker.load_state(notes["tracker"])
         self._interval = Interval.from_state(notes["interval"])
-        journal = checkpoint.tensors["journal"].numpy()
-        self._journal = [journal]
-        self._position = _replayed(self._envs, env_seed(self._config.seed, self._stream), journal)
-        _compare(self._position.observations, checkpoint)
+        if self._first_ready is None:
+            journal = checkpoint.tensors["journal"].numpy()
+            self._journal = [journal]
+            self._position = _replayed(self._envs, env_seed(self._config.seed, self._stream), journal)
+            _compare(self._position.observations, checkpoint)
+        else:  # actions under way are lost with the process that awaited them: episodes begin anew
+            self._stream += 1
+            self._position = self._begin_stream()
         # Last, because making and replaying environments must not move torch's generator.
         restore_learner(self._learner, checkpoint)
 
@@ -131,9 +145,13 @@ class Training:
             return self._position
         if self._position is not None:
             self._stream += 1
+        return self._begin_stream()
+
+    def _begin_stream(self) -> Position:
         self._journal = []
         self._tracker.restart()
-        return begin(self._envs, env_seed(self._config.seed, self._stream))
+        seed = env_seed(self._config.seed, self._stream)
+        return begin(self._envs, seed) if self._first_ready is None else self._first_ready.begin(seed)
 
     def _logged(self) -> Progress:
         figures = self._interval.row()

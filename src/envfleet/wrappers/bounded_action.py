@@ -118,3 +118,14 @@ class BoundedAction(BatchWrapper):
                 "Nothing was stepped."
             )
         return self.env.step(self._map(actions))
+
+    def send(self, actions: npt.NDArray[Any], env_ids: Any = None) -> None:
+        """Send some environments `actions`, floating [len(env_ids), *shape], mapped onto their bounds."""
+        envs: Any = self.env
+        envs.send(self._map(np.asarray(actions)), env_ids)
+
+    def recv(self, timeout: float | None = None) -> StepResult:
+        """The results of the first environments that are ready."""
+        envs: Any = self.env
+        result: StepResult = envs.recv(timeout)
+        return result

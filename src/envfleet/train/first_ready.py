@@ -1,0 +1,118 @@
+"""Acting on whichever environments are ready, so that the policy and the slow ones keep nobody waiting.
+
+    recv ──▶ results of the first few ──▶ policy ──▶ send their next actions ──▶ recv …
+                    meanwhile all the others step
+
+On-policy algorithms need as many steps of every environment: `steps_of_all` stops each one when it has taken them.
+Off-policy ones take what there is: `first_results` gives a rollout of one row that is valid only where something came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
+from envfleet.train.rollout import Policy, Position, Rollout, begin
+from envfleet.wrappers._common import AnyVectorEnv
+
+Rows = npt.NDArray[np.intp]
+
+
+@final
+class FirstReady:
+    """Collects rollouts from a fleet with `send` and `recv` and SAME_STEP autoreset.
+
+    A policy draws its actions in the order in which environments get ready, so runs are not repeatable. Actions under
+    way outlast a rollout of `first_results`: `begin` drops them.
+    """
+
+    def __init__(self, envs: AnyVectorEnv) -> None:
+        self._envs: Any = envs
+        self._space = envs.single_observation_space
+        self._shown: Observations = allocate(self._space, (envs.num_envs,))
+        self._actions: Array | None = None
+        self._idle = np.ones(envs.num_envs, dtype=np.bool_)
+
+    def begin(self, seed: int) -> Position:
+        """Reset all environments."""
+        position = begin(self._envs, seed)
+        self._shown = copied(position.observations)
+        self._idle[:] = True
+        return position
+
+    def first_results(self, policy: Policy) -> Rollout:
+        """Have all idle environments act, and return what the first ones to be ready did: arrays [1, num_envs, ...]."""
+        self._act(policy, np.flatnonzero(self._idle))
+        record = _Record(self._envs, 1, self._actions)
+        write_row(record.observations, 0, self._shown)
+        record.actions[0] = self._actions
+        self._receive(record, np.zeros(self._envs.num_envs, np.intp))
+        return record.rollout(self._shown)
+
+    def steps_of_all(self, policy: Policy, steps: int) -> Rollout:
+        """`steps` steps of every environment: arrays [steps, num_envs, ...], as `collect` gives."""
+        taken = np.zeros(self._envs.num_envs, np.intp)
+        record: _Record | None = None
+        # In parts: the first environments step while the policy still thinks about the others.
+        for ids in np.array_split(np.arange(len(taken)), -(-len(taken) // self._envs.batch_size)):
+            self._act(policy, ids)
+            record = record or _Record(self._envs, steps, self._actions)
+            self._note_acted(record, taken, ids)
+        assert record is not None
+        while (taken < steps).any():
+            ids = self._receive(record, taken)
+            taken[ids] += 1
+            unfinished = ids[taken[ids] < steps]
+            if len(unfinished):
+                self._act(policy, unfinished)
+                self._note_acted(record, taken, unfinished)
+        return record.rollout(self._shown)
+
+    def _act(self, policy: Policy, ids: Rows) -> None:
+        actions = policy(map_leaves(lambda leaf: leaf[ids], self._shown))
+        if self._actions is None:
+            self._actions = np.zeros((len(self._idle), *actions.shape[1:]), dtype=actions.dtype)
+        self._actions[ids] = actions
+        self._envs.send(actions, ids)
+        self._idle[ids] = False
+
+    def _note_acted(self, record: _Record, taken: Rows, ids: Rows) -> None:
+        at = taken[ids], ids
+        write_row(record.observations, at, map_leaves(lambda leaf: leaf[ids], self._shown))
+        record.actions[at] = self._actions[ids] if self._actions is not None else 0
+
+    def _receive(self, record: _Record, taken: Rows) -> Rows:
+        observations, rewards, terminated, truncated, infos = self._envs.recv()
+        ids: Rows = infos["env_id"]
+        at = taken[ids], ids
+        record.rewards[at], record.terminated[at], record.truncated[at] = rewards, terminated, truncated
+        record.valid[at] = True
+        for place in np.flatnonzero(terminated | truncated).tolist():
+            record.finals[int(taken[ids[place]]), int(ids[place])] = infos["final_obs"][place]
+        write_row(self._shown, ids, observations)
+        self._idle[ids] = True
+        return ids
+
+
+class _Record:
+    """The arrays a rollout is written into, at (step, environment)."""
+
+    def __init__(self, envs: AnyVectorEnv, steps: int, actions: Array | None) -> None:
+        assert actions is not None, "there is no rollout before the first action"
+        shape = (steps, envs.num_envs)
+        self._space = envs.single_observation_space
+        self.observations = allocate(self._space, shape)
+        self.actions = np.zeros((steps, *actions.shape), dtype=actions.dtype)
+        self.rewards = np.zeros(shape)
+        self.terminated, self.truncated, self.valid = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
+        self.finals: dict[tuple[int, int], Any] = {}
+
+    def rollout(self, shown: Observations) -> Rollout:
+        """The finished record; `shown` is what the environments show now."""
+        finals = stacked(self._space, [self.finals[place] for place in sorted(self.finals)])
+        end = Position(copied(shown), np.zeros(self.rewards.shape[1], dtype=np.bool_))
+        flags = self.terminated, self.truncated, self.valid
+        return Rollout(self.observations, self.actions, self.rewards, *flags, finals, end)
