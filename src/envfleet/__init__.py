@@ -17,7 +17,7 @@ from envfleet.errors import (
 )
 from envfleet.make import make_vec
 from envfleet.randomize import choice, normal, uniform
-from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ __all__ = [
     "FleetError",
     "InvalidActionError",
     "InvalidOutputError",
+    "NativeVectorEnv",
     "NoAsyncCallError",
     "ResetNeeded",
     "SyncVectorEnv",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,26 @@ from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.orders import Report
 from envfleet.vector.shard import ShardRows
 from envfleet.vector.spaces import FleetSpaces
+
+
+class Buffers(Protocol):
+    """What a fleet asks of its arrays, whoever writes them: ``FleetBuffers`` below, or a native pool's."""
+
+    rewards: npt.NDArray[np.float64]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+
+    def store_actions(self, actions: Any) -> list[list[Any]]:
+        """Checks all actions, then writes them; returns those of the loose leaves, which travel beside."""
+
+    def absorb(self, reports: Sequence[Report | None]) -> None:
+        """Takes over what travelled beside the block and outlasts the turn."""
+
+    def observations(self, copy: bool) -> Any:
+        """The batched observations: fresh arrays, or live views that the next step overwrites."""
+
+    def infos(self, reports: Sequence[Report | None]) -> Info:
+        """The batched infos of the turn that just ended."""
 
 
 @final

@@ -28,7 +28,7 @@ from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
 from envfleet.vector.buffers import LayoutError
 from envfleet.vector.failures import as_error
-from envfleet.vector.fleet_buffers import FleetBuffers
+from envfleet.vector.fleet_buffers import Buffers
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import FleetSpaces
@@ -68,7 +68,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     plan: str
     parameters: ParameterTable | None = None
 
-    def _set_up(self, spaces: FleetSpaces, buffers: FleetBuffers, *, copy: bool) -> None:
+    def _set_up(self, spaces: FleetSpaces, buffers: Buffers, *, copy: bool) -> None:
         """To be called by the backend once the environments exist."""
         self.num_envs = spaces.num_envs
         self.single_observation_space = spaces.single_observation_space
@@ -143,7 +143,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         assert isinstance(pending.order, ResetOrder)
         infos = self._buffers.infos(reports)
         self._needs_reset = None
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure(pending.name, reports)
         self._finished[pending.order.mask] = False
         return self._buffers.observations(self.copy), infos
 
@@ -189,7 +189,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         pending, reports = self._collect("step", timeout)
         buffers = self._buffers
         infos = buffers.infos(reports)
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure(pending.name, reports)
         terminated, truncated = buffers.terminated.copy(), buffers.truncated.copy()
         np.logical_or(terminated, truncated, out=self._finished)
         return buffers.observations(self.copy), buffers.rewards.copy(), terminated, truncated, infos
@@ -215,7 +215,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Waits at most ``timeout`` seconds for the call under way; one result an environment asked."""
         pending, reports = self._collect("call", timeout)
-        self._raise_first_failure(pending, reports)
+        self._raise_first_failure(pending.name, reports)
         results = {env: result for report in reports if report for env, result in report.results}
         return tuple(results[env] for env in pending.asked)
 
@@ -331,9 +331,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             self._lost = error
             raise
 
-    def _raise_first_failure(self, pending: _Pending, reports: Sequence[Report | None]) -> None:
+    def _raise_first_failure(self, call: str, reports: Sequence[Report | None]) -> None:
         failures = [failure for report in reports if report for failure in report.failures]
         if failures:
-            if pending.name != "call":
-                self._needs_reset = f"Environment {failures[0].env_index} failed in {pending.name}()."
+            if call != "call":
+                self._needs_reset = f"Environment {failures[0].env_index} failed in {call}()."
             raise as_error(failures[0], self._worker_of(failures[0].env_index))

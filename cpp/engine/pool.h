@@ -1,0 +1,407 @@
+// Many environments of one type: autoreset, time limits, threads.
+//
+// An environment is a plain struct with static functions:
+//
+//     struct Game {
+//         struct Params { ... };                      // constants of one environment
+//         struct State { ... };                       // what changes
+//         using Action = int64_t;                     // or const float*, a row of an array
+//         static constexpr int64_t num_actions = 2;   // of integer actions
+//
+//         static void reset(State&, Rng&, const Params&);
+//         static Outcome step(State&, Rng&, const Params&, Action);
+//         static void observe(const State&, const Params&, const Row& out);
+//         static auto parameters();                   // tuple of field("name", &Params::name)
+//         static auto variables();                    // the same of State
+//     };
+//
+// and, where it has any of these:
+//
+//     static constexpr size_t action_size = 3;        // numbers in an action that is a row
+//     struct ResetOptions { static auto fields(); void check() const; };   reset(..., options)
+//     static auto constants();                        // fields of Params fixed when it is made
+//     void Params::prepare();                         // called once all fields are set
+//     static std::vector<InfoColumn> infos(const Params&);
+//     static void inform(const State&, const Params&, const Row& out);
+//     State(const Params&);                           // a state that needs building
+//     static std::vector<std::byte> save(const State&);  static void load(State&, span);
+//     static void step_block(...);                    // many rows at once, see below
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "engine/any_pool.h"
+#include "engine/crew.h"
+
+namespace envfleet {
+
+template <class Env>
+concept HasOptions = requires { typename Env::ResetOptions; };
+
+template <class Env>
+concept HasInfos = requires(const typename Env::State& state, const typename Env::Params& params,
+                            const Row& out) { Env::inform(state, params, out); };
+
+template <class Env>
+concept HasConstants = requires { Env::constants(); };
+
+template <class Env>
+concept HasSave = requires(const typename Env::State& state) { Env::save(state); };
+
+// Steps `count` environments with equal parameters. Rows awaiting a reset are stepped too and the
+// result thrown away, so it must accept any state, and draw no random numbers.
+template <class Env>
+concept HasBlock = requires(typename Env::State* states, const typename Env::Params& params,
+                            const typename Env::Action* actions, double* rewards,
+                            uint8_t* terminated, float* observations) {
+    Env::step_block(states, params, actions, size_t{}, rewards, terminated, observations);
+};
+
+template <class Env>
+concept Environment =
+    requires(typename Env::State& state, Rng& rng, const typename Env::Params& params,
+             typename Env::Action action, const Row& out) {
+        { Env::step(state, rng, params, action) } -> std::same_as<Outcome>;
+        Env::observe(std::as_const(state), params, out);
+        Env::parameters();
+        Env::variables();
+    };
+
+template <Environment Env>
+class Pool final : public AnyPool {
+  public:
+    using State = typename Env::State;
+    using Params = typename Env::Params;
+    using Action = typename Env::Action;
+
+    // `params`: one for all, or one an environment.
+    Pool(PoolSetup setup, std::vector<Params> params)
+        : num_envs_(setup.num_envs),
+          autoreset_(setup.autoreset),
+          limits_(std::move(setup.time_limits)),
+          out_(std::move(setup.buffers)),
+          params_(std::move(params)),
+          rngs_(num_envs_),
+          elapsed_(num_envs_),
+          crew_(num_envs_, setup.threads, setup.adaptive) {
+        states_.reserve(num_envs_);
+        for (size_t env = 0; env < num_envs_; ++env) {
+            if constexpr (std::is_constructible_v<State, const Params&>) {
+                states_.emplace_back(params_of(env));
+            } else {
+                states_.emplace_back();
+            }
+        }
+    }
+
+    size_t action_bytes() const override {
+        if constexpr (std::is_pointer_v<Action>) {
+            return Env::action_size * sizeof(std::remove_pointer_t<Action>);
+        } else {
+            return sizeof(Action);
+        }
+    }
+
+    std::optional<int64_t> num_actions() const override {
+        if constexpr (std::is_integral_v<Action>) {
+            return Env::num_actions;
+        } else {
+            return std::nullopt;
+        }
+    }
+
+    void step(const std::byte* actions) override {
+        failure_.reset();
+        crew_.run([this, actions](size_t first, size_t last) { step_rows(first, last, actions); });
+    }
+
+    void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
+        const auto parsed = parse(options);
+        failure_.reset();
+        crew_.run([&](size_t first, size_t last) {
+            for (size_t env = first; env < last; ++env) {
+                out_.turns[env] = Turn::none;
+                if (mask[env]) reset_as_asked(env, parsed);
+            }
+        });
+    }
+
+    std::optional<Failure> failure() const override { return failure_; }
+    Rng& rng(size_t env) override { return rngs_[env]; }
+    int64_t& elapsed(size_t env) override { return elapsed_[env]; }
+    int64_t& time_limit(size_t env) override { return limits_[env]; }
+
+    std::vector<std::string> parameter_names() const override {
+        return field_names(Env::parameters());
+    }
+    std::vector<std::string> variable_names() const override {
+        return field_names(Env::variables());
+    }
+
+    std::optional<Value> get(size_t env, std::string_view name) const override {
+        auto found = get_field(Env::parameters(), params_of(env), name);
+        if (!found) found = get_field(Env::variables(), states_[env], name);
+        if constexpr (HasConstants<Env>) {
+            if (!found) found = get_field(Env::constants(), params_of(env), name);
+        }
+        return found;
+    }
+
+    bool set(size_t env, std::string_view name, const Value& value) override {
+        Params changed = params_of(env);
+        if (set_field(Env::parameters(), changed, name, value)) {
+            if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
+            params_[env] = std::move(changed);
+            return true;
+        }
+        if (!set_field(Env::variables(), states_[env], name, value)) return false;
+        show(env, out_.observations, out_.infos);
+        return true;
+    }
+
+    bool set_everywhere(std::string_view name, const Value& value) override {
+        bool found = true;
+        for (Params& params : params_) found &= set_field(Env::parameters(), params, name, value);
+        for (size_t env = 0; !found && env < num_envs_; ++env) {
+            if (!set(env, name, value)) return false;
+        }
+        return true;
+    }
+
+    std::vector<std::byte> snapshot(size_t env) const override {
+        std::vector<std::byte> bytes(sizeof(Fixed));
+        const Fixed fixed{rngs_[env], elapsed_[env], out_.finished[env]};
+        std::memcpy(bytes.data(), &fixed, sizeof fixed);
+        const auto state = save(states_[env]);
+        bytes.insert(bytes.end(), state.begin(), state.end());
+        return bytes;
+    }
+
+    void restore(size_t env, std::span<const std::byte> snapshot) override {
+        if (snapshot.size() < sizeof(Fixed))
+            throw std::invalid_argument("no snapshot of this pool");
+        load(states_[env], snapshot.subspan(sizeof(Fixed)));
+        Fixed fixed;
+        std::memcpy(static_cast<void*>(&fixed), snapshot.data(), sizeof fixed);
+        rngs_[env] = fixed.rng;
+        elapsed_[env] = fixed.elapsed;
+        out_.finished[env] = fixed.finished;
+        show(env, out_.observations, out_.infos);
+    }
+
+  private:
+    struct None {};
+    struct Fixed {
+        Rng rng;
+        int64_t elapsed;
+        uint8_t finished;
+    };
+    static constexpr size_t block = 64;
+
+    const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
+
+    static Action action_of(size_t env, const std::byte* actions) {
+        if constexpr (std::is_pointer_v<Action>) {
+            return reinterpret_cast<Action>(actions) + env * Env::action_size;
+        } else {
+            return reinterpret_cast<const Action*>(actions)[env];
+        }
+    }
+
+    void step_rows(size_t first, size_t last, const std::byte* actions) {
+        if constexpr (HasBlock<Env>) {
+            if (params_.size() == 1) {
+                for (; first < last; first += block) {
+                    step_block(first, std::min(block, last - first), actions);
+                }
+                return;
+            }
+        }
+        for (size_t env = first; env < last; ++env) {
+            guarded(env, [&] { step_row(env, actions); });
+        }
+    }
+
+    void step_row(size_t env, const std::byte* actions) {
+        if (out_.finished[env] && autoreset_ != Autoreset::same_step) return begin_episode(env);
+        const Outcome outcome =
+            Env::step(states_[env], rngs_[env], params_of(env), action_of(env, actions));
+        const bool time_is_up = ++elapsed_[env] >= limits_[env];
+        out_.rewards[env] = outcome.reward;
+        out_.terminated[env] = outcome.terminated;
+        out_.truncated[env] = outcome.truncated || time_is_up;
+        end_turn(env);
+        if (out_.turns[env] == Turn::stepped) show(env, out_.observations, out_.infos);
+    }
+
+    // As step_row for many rows: what is the same for all first, what few rows need afterwards.
+    void step_block(size_t first, size_t count, const std::byte* actions)
+        requires HasBlock<Env>
+    {
+        uint8_t awaited[block];
+        const bool awaits = autoreset_ != Autoreset::same_step;
+        for (size_t i = 0; i < count; ++i) awaited[i] = awaits & out_.finished[first + i];
+        Env::step_block(&states_[first], params_.front(),
+                        reinterpret_cast<const Action*>(actions) + first, count,
+                        out_.rewards + first, out_.terminated + first,
+                        Row(out_.observations, first).template leaf<float>(0));
+        uint8_t special = 0;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t env = first + i;
+            out_.truncated[env] = ++elapsed_[env] >= limits_[env];
+            out_.finished[env] = out_.terminated[env] | out_.truncated[env];
+            out_.turns[env] = Turn::stepped;
+            special |= awaited[i] | out_.finished[env];
+        }
+        if (!special) return;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t env = first + i;
+            if (awaited[i]) {
+                guarded(env, [&] { begin_episode(env); });
+            } else if (out_.finished[env]) {
+                guarded(env, [&] { end_turn(env); });
+            }
+        }
+    }
+
+    void end_turn(size_t env) {
+        out_.turns[env] = Turn::stepped;
+        out_.finished[env] = out_.terminated[env] | out_.truncated[env];
+        if (!out_.finished[env] || autoreset_ != Autoreset::same_step) return;
+        show(env, out_.final_observations, out_.final_infos);
+        restart(env, Options{});
+        out_.turns[env] = Turn::ended_and_reset;
+    }
+
+    // A row that awaited its reset: this turn is nothing else.
+    void begin_episode(size_t env) {
+        restart(env, Options{});
+        out_.rewards[env] = 0.0;
+        out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
+        out_.turns[env] = Turn::reset;
+    }
+
+    template <class Opts>
+    void restart(size_t env, const Opts& options) {
+        elapsed_[env] = 0;
+        if constexpr (HasOptions<Env>) {
+            Env::reset(states_[env], rngs_[env], params_of(env), options);
+        } else {
+            Env::reset(states_[env], rngs_[env], params_of(env));
+        }
+        show(env, out_.observations, out_.infos);
+    }
+
+    void show(size_t env, const std::vector<Leaf>& observations, const std::vector<Leaf>& infos) {
+        Env::observe(states_[env], params_of(env), Row(observations, env));
+        if constexpr (HasInfos<Env>) Env::inform(states_[env], params_of(env), Row(infos, env));
+    }
+
+    template <class Action_>
+    void guarded(size_t env, Action_ action) {
+        try {
+            action();
+        } catch (const std::exception& error) {
+            note_failure(env, error.what());
+        } catch (...) {
+            note_failure(env, "an exception of unknown type");
+        }
+    }
+
+    void note_failure(size_t env, const char* message) {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_ || env < failure_->env) failure_ = Failure{env, message};
+    }
+
+    // -- options of a reset
+    // ------------------------------------------------------------------------
+
+    static auto options_type() {
+        if constexpr (HasOptions<Env>) {
+            return typename Env::ResetOptions{};
+        } else {
+            return None{};
+        }
+    }
+    using Options = decltype(options_type());
+
+    // One for every environment, or none at all.
+    static std::vector<Options> parse(const std::vector<NamedValues>& options) {
+        std::vector<Options> parsed(options.size());
+        for (size_t env = 0; env < options.size(); ++env) {
+            for (const auto& [name, value] : options[env]) set_option(parsed[env], name, value);
+            if constexpr (HasOptions<Env>) parsed[env].check();
+        }
+        return parsed;
+    }
+
+    static void set_option(Options& options, const std::string& name, const Value& value) {
+        std::string known = "none";
+        if constexpr (HasOptions<Env>) {
+            if (set_field(Options::fields(), options, name, value)) return;
+            known.clear();
+            for (const auto& each : field_names(Options::fields())) {
+                known += (known.empty() ? "" : ", ") + each;
+            }
+        }
+        throw std::invalid_argument("unknown reset option '" + name +
+                                    "'; this environment knows: " + known + ".");
+    }
+
+    void reset_as_asked(size_t env, const std::vector<Options>& options) {
+        guarded(env, [&] {
+            restart(env, options.empty() ? Options{} : options[env]);
+            out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
+            out_.turns[env] = Turn::reset;
+        });
+    }
+
+    // -- snapshots
+    // ---------------------------------------------------------------------------------
+
+    static std::vector<std::byte> save(const State& state) {
+        if constexpr (HasSave<Env>) {
+            return Env::save(state);
+        } else if constexpr (std::is_trivially_copyable_v<State>) {
+            const auto bytes = std::as_bytes(std::span(&state, 1));
+            return {bytes.begin(), bytes.end()};
+        } else {
+            throw std::runtime_error("this environment's state cannot be copied");
+        }
+    }
+
+    static void load(State& state, std::span<const std::byte> bytes) {
+        if constexpr (HasSave<Env>) {
+            Env::load(state, bytes);
+        } else if constexpr (std::is_trivially_copyable_v<State>) {
+            if (bytes.size() != sizeof(State)) {
+                throw std::invalid_argument("no snapshot of an environment of this type");
+            }
+            std::memcpy(static_cast<void*>(&state), bytes.data(), sizeof(State));
+        } else {
+            throw std::runtime_error("this environment's state cannot be restored");
+        }
+    }
+
+    const size_t num_envs_;
+    const Autoreset autoreset_;
+    std::vector<int64_t> limits_;
+    Buffers out_;
+    std::vector<Params> params_;
+    std::vector<State> states_;
+    std::vector<Rng> rngs_;
+    std::vector<int64_t> elapsed_;
+    std::mutex failure_mutex_;
+    std::optional<Failure> failure_;
+    Crew crew_;  // last: its threads end before what they work on
+};
+
+}  // namespace envfleet
