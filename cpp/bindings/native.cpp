@@ -6,7 +6,7 @@
 #include "bindings/catalogue.h"
 #include "bindings/pool.h"
 #include "bindings/values.h"
-#include "engine/trigonometry.h"
+#include "engine/numpy_math.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -32,6 +32,7 @@ const Catalogue& catalogue() {
     static const Catalogue all = [] {
         Catalogue fresh;
         add_classic_control(fresh);
+        add_toy_text(fresh);
         return fresh;
     }();
     return all;

@@ -11,9 +11,9 @@
 #include <tuple>
 
 #include "engine/fields.h"
+#include "engine/numpy_math.h"
 #include "engine/random.h"
 #include "engine/rows.h"
-#include "engine/trigonometry.h"
 #include "envs/classic_control/reset_bounds.h"
 
 namespace envfleet {

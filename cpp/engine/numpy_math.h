@@ -1,4 +1,4 @@
-// NumPy's sine and cosine.
+// NumPy's sine and cosine, and Python's square.
 //
 // Gymnasium's environments compute with NumPy, whose functions need not give the last digit of the
 // C library's: on some processors it brings its own. So whoever knows NumPy hands its compiled
@@ -42,7 +42,15 @@ void plain_loop(char** arrays, const intptr_t* count, const intptr_t*, void*) {
     for (intptr_t i = 0; i < *count; ++i) out[i] = f(in[i]);
 }
 
-struct Trigonometry {
+// x ** 2 of a Python float or NumPy scalar: the C library's pow, whose last digit is not always
+// that of x * x. The exponent is volatile because compilers think they know better.
+template <class Real>
+Real squared(Real x) {
+    static const volatile Real two = 2;
+    return std::pow(x, two);
+}
+
+struct NumpyMath {
     UfuncLoop sin{plain_loop<double, std::sin>};
     UfuncLoop cos{plain_loop<double, std::cos>};
     UfuncLoop sin_single{plain_loop<float, std::sin>};
@@ -50,6 +58,6 @@ struct Trigonometry {
 };
 
 // Set once, before any environment runs.
-inline Trigonometry numpy_math;
+inline NumpyMath numpy_math;
 
 }  // namespace envfleet
