@@ -84,9 +84,7 @@ class PyPool {
         pool_ = kind.make(
             {rows, autoreset_, std::move(time_limits), threads, adaptive, arrays.buffers()},
             values);
-        if (pool_->action_bytes() != arrays.actions.row_bytes()) {
-            throw nb::value_error("the actions array does not fit this environment");
-        }
+        check_sizes();
     }
 
     nb::object step(nb::handle actions, bool copy) {
@@ -196,6 +194,20 @@ class PyPool {
     size_t checked(size_t env) const {
         if (env >= num_envs()) throw nb::index_error("no such environment");
         return env;
+    }
+
+    void check_sizes() const {
+        if (pool_->action_bytes() != arrays_.actions.row_bytes()) {
+            throw nb::value_error("the actions array does not fit this environment");
+        }
+        const std::vector<size_t> wanted = pool_->observation_bytes();
+        for (const auto* columns : {&arrays_.observations, &arrays_.final_observations}) {
+            bool fit = columns->size() == wanted.size();
+            for (size_t i = 0; fit && i < wanted.size(); ++i) {
+                fit = (*columns)[i].row_bytes() == wanted[i];
+            }
+            if (!fit) throw nb::value_error("the observation arrays do not fit this environment");
+        }
     }
 
     // To get the GIL back can take milliseconds where other threads run Python: a turn of a few

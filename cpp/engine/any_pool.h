@@ -36,6 +36,7 @@ class AnyPool {
 
     // Bytes of one environment's action, and of each part of its observation.
     virtual size_t action_bytes() const = 0;
+    virtual std::vector<size_t> observation_bytes() const = 0;
 
     // The number of possible actions, for those that are integers.
     virtual std::optional<int64_t> num_actions() const = 0;

@@ -11,13 +11,14 @@
 //         static void reset(State&, Rng&, const Params&);
 //         static Outcome step(State&, Rng&, const Params&, Action);
 //         static void observe(const State&, const Params&, const Row& out);
+//         static std::vector<size_t> observation_bytes(const Params&);   // of each leaf of `out`
 //         static auto parameters();                   // tuple of field("name", &Params::name)
 //         static auto variables();                    // the same of State
 //     };
 //
 // and, where it has any of these:
 //
-//     static constexpr size_t action_size = 3;        // numbers in an action that is a row
+//     static size_t action_size(const Params&);       // numbers in an action that is a row
 //     struct ResetOptions { static auto fields(); void check() const; };   reset(..., options)
 //     static auto constants();                        // fields of Params fixed when it is made
 //     void Params::prepare();                         // called once all fields are set
@@ -91,6 +92,7 @@ class Pool final : public AnyPool {
           params_(std::move(params)),
           rngs_(num_envs_),
           elapsed_(num_envs_),
+          action_size_(action_size(params_.front())),
           crew_(num_envs_, setup.threads, setup.adaptive) {
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
@@ -103,11 +105,11 @@ class Pool final : public AnyPool {
     }
 
     size_t action_bytes() const override {
-        if constexpr (std::is_pointer_v<Action>) {
-            return Env::action_size * sizeof(std::remove_pointer_t<Action>);
-        } else {
-            return sizeof(Action);
-        }
+        return action_size_ * sizeof(std::remove_pointer_t<Action>);
+    }
+
+    std::vector<size_t> observation_bytes() const override {
+        return Env::observation_bytes(params_.front());
     }
 
     std::optional<int64_t> num_actions() const override {
@@ -208,9 +210,14 @@ class Pool final : public AnyPool {
 
     const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
 
-    static Action action_of(size_t env, const std::byte* actions) {
+    static size_t action_size(const Params& params) {
+        if constexpr (std::is_pointer_v<Action>) return Env::action_size(params);
+        return 1;
+    }
+
+    Action action_of(size_t env, const std::byte* actions) const {
         if constexpr (std::is_pointer_v<Action>) {
-            return reinterpret_cast<Action>(actions) + env * Env::action_size;
+            return reinterpret_cast<Action>(actions) + env * action_size_;
         } else {
             return reinterpret_cast<const Action*>(actions)[env];
         }
@@ -401,6 +408,7 @@ class Pool final : public AnyPool {
     std::vector<int64_t> elapsed_;
     std::mutex failure_mutex_;
     std::optional<Failure> failure_;
+    const size_t action_size_;
     Crew crew_;  // last: its threads end before what they work on
 };
 

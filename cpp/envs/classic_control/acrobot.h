@@ -8,6 +8,7 @@
 #include <numbers>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
@@ -60,6 +61,7 @@ struct Acrobot {
         return {above ? 0.0 : -1.0, above};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {6 * sizeof(float)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         float* observation = out.leaf<float>(0);
         for (size_t i = 0; i < 2; ++i) {

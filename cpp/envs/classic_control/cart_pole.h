@@ -9,6 +9,7 @@
 #include <numbers>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
@@ -55,6 +56,7 @@ struct CartPole {
         return {reward, falls};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {4 * sizeof(float)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         float* observation = out.leaf<float>(0);
         for (size_t i = 0; i < 4; ++i) observation[i] = static_cast<float>(s.state[i]);

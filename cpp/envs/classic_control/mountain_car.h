@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <tuple>
+#include <vector>
 
 #include "engine/fields.h"
 #include "engine/random.h"
@@ -47,6 +48,7 @@ struct MountainCar {
         return {-1.0, position >= p.goal_position && velocity >= p.goal_velocity};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {2 * sizeof(float)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         float* observation = out.leaf<float>(0);
         for (size_t i = 0; i < 2; ++i) observation[i] = static_cast<float>(s.state[i]);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
@@ -32,7 +33,7 @@ struct MountainCarContinuous {
         bool just_reset;
     };
     using Action = const float*;
-    static constexpr size_t action_size = 1;
+    static size_t action_size(const Params&) { return 1; }
     using ResetOptions = ResetBounds<-0.6, -0.4>;
 
     static void reset(State& s, Rng& rng, const Params&, const ResetOptions& bounds) {
@@ -47,6 +48,7 @@ struct MountainCarContinuous {
         return {(arrives ? 100.0 : 0.0) - squared(double{*action}) * 0.1, arrives};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {2 * sizeof(float)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         float* observation = out.leaf<float>(0);
         for (size_t i = 0; i < 2; ++i) observation[i] = static_cast<float>(s.state[i]);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <tuple>
+#include <vector>
 
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
@@ -31,7 +32,7 @@ struct Pendulum {
         std::optional<double> last_u;
     };
     using Action = const float*;
-    static constexpr size_t action_size = 1;
+    static size_t action_size(const Params&) { return 1; }
 
     // How far from upright and how fast it may start.
     struct ResetOptions {
@@ -69,6 +70,7 @@ struct Pendulum {
         return {-cost};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {3 * sizeof(float)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         float* observation = out.leaf<float>(0);
         observation[0] = static_cast<float>(numpy_math.cos(s.state[0]));

@@ -103,6 +103,9 @@ struct Blackjack {
         return {pays_more ? 1.5 : result, true};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) {
+        return {sizeof(int64_t), sizeof(int64_t), sizeof(int64_t)};
+    }
     static void observe(const State& s, const Params&, const Row& out) {
         *out.leaf<int64_t>(0) = s.player.sum();
         *out.leaf<int64_t>(1) = s.dealer.first();

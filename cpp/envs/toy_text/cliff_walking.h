@@ -53,6 +53,7 @@ struct CliffWalking {
         return {-1.0, s.s == goal};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {sizeof(int64_t)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         *out.leaf<int64_t>(0) = s.s;
     }

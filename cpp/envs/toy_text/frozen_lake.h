@@ -75,6 +75,7 @@ struct FrozenLake {
         return {p.reward_schedule[prize], prize != 2};
     }
 
+    static std::vector<size_t> observation_bytes(const Params&) { return {sizeof(int64_t)}; }
     static void observe(const State& s, const Params&, const Row& out) {
         *out.leaf<int64_t>(0) = s.s;
     }
