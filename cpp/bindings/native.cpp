@@ -95,6 +95,7 @@ NB_MODULE(_native, m) {
              "environment failed.")
         .def("step_stored", &PyPool::step_stored, "Steps with the actions in the actions array.")
         .def("reset", &PyPool::reset, "mask"_a, "options"_a)
+        .def("check_options", &PyPool::check_options, "options"_a)
         .def("seed", &PyPool::seed, "env"_a, "seed"_a)
         .def("infos", &PyPool::infos, "The infos of the last turn.")
         .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")

@@ -108,14 +108,12 @@ class PyPool {
         if (rows.rows() != num_envs() || rows.row_bytes() != 1) {
             throw nb::value_error("mask: expected one bool an environment");
         }
-        std::vector<NamedValues> values;
-        for (nb::handle each : options) values.push_back(named_values_from(each));
-        if (!values.empty() && values.size() != num_envs()) {
-            throw nb::value_error("options: expected one dict an environment");
-        }
+        const std::vector<NamedValues> values = parsed(options);
         const auto* bytes = reinterpret_cast<const uint8_t*>(rows.data());
         run([&] { pool_->reset({bytes, num_envs()}, values); });
     }
+
+    void check_options(const nb::list& options) const { pool_->check_options(parsed(options)); }
 
     // Any non-negative integer, of any size.
     void seed(size_t env, const nb::int_& seed) {
@@ -194,6 +192,15 @@ class PyPool {
     size_t checked(size_t env) const {
         if (env >= num_envs()) throw nb::index_error("no such environment");
         return env;
+    }
+
+    std::vector<NamedValues> parsed(const nb::list& options) const {
+        std::vector<NamedValues> values;
+        for (nb::handle each : options) values.push_back(named_values_from(each));
+        if (!values.empty() && values.size() != num_envs()) {
+            throw nb::value_error("options: expected one dict an environment");
+        }
+        return values;
     }
 
     void check_sizes() const {

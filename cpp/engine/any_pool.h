@@ -44,6 +44,9 @@ class AnyPool {
     // Steps all rows; `actions` holds one after another. Never throws: see failure().
     virtual void step(const std::byte* actions) = 0;
 
+    // Throws std::invalid_argument for options that reset() would refuse.
+    virtual void check_options(const std::vector<NamedValues>& options) const = 0;
+
     // Resets the rows in the mask. Refuses options before anything changes.
     virtual void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) = 0;
 

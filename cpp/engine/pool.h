@@ -125,6 +125,8 @@ class Pool final : public AnyPool {
         crew_.run([this, actions](size_t first, size_t last) { step_rows(first, last, actions); });
     }
 
+    void check_options(const std::vector<NamedValues>& options) const override { parse(options); }
+
     void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
         const auto parsed = parse(options);
         failure_.reset();
@@ -164,9 +166,7 @@ class Pool final : public AnyPool {
             params_[env] = std::move(changed);
             return true;
         }
-        if (!set_field(Env::variables(), states_[env], name, value)) return false;
-        show(env, out_.observations, out_.infos);
-        return true;
+        return set_variable(env, name, value);
     }
 
     bool set_everywhere(std::string_view name, const Value& value) override {
@@ -207,6 +207,25 @@ class Pool final : public AnyPool {
         uint8_t finished;
     };
     static constexpr size_t block = 64;
+
+    // A value that cannot be shown is refused, and the state stays as it was.
+    bool set_variable(size_t env, std::string_view name, const Value& value) {
+        if constexpr (std::is_copy_assignable_v<State>) {
+            const State before = states_[env];
+            try {
+                if (!set_field(Env::variables(), states_[env], name, value)) return false;
+                show(env, out_.observations, out_.infos);
+            } catch (...) {
+                states_[env] = before;
+                throw;
+            }
+            return true;
+        } else {
+            if (!set_field(Env::variables(), states_[env], name, value)) return false;
+            show(env, out_.observations, out_.infos);
+            return true;
+        }
+    }
 
     const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -131,6 +133,7 @@ struct Acrobot {
     }
 
     static double wrap(double angle) {
+        if (std::abs(angle) > 1e8) throw std::domain_error("an angle has grown beyond all bounds.");
         while (angle > pi) angle -= 2 * pi;
         while (angle < -pi) angle += 2 * pi;
         return angle;

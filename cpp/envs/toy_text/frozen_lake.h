@@ -56,7 +56,7 @@ struct FrozenLake {
     static Outcome step(State& s, Rng& rng, const Params& p, int64_t action) {
         s.lastaction = action;
         const double draw = rng.random();
-        const char here = p.map[static_cast<size_t>(s.s)];
+        const char here = p.map.at(static_cast<size_t>(s.s));
         if (here == 'G' || here == 'H') {
             s.probability = 1.0;
             return {0.0, true};
@@ -70,7 +70,7 @@ struct FrozenLake {
         }
         s.probability = p.is_slippery ? p.probabilities[side] : 1.0;
         s.s = neighbour(s.s, (action + 3 + static_cast<int64_t>(side)) % 4, p);
-        const char there = p.map[static_cast<size_t>(s.s)];
+        const char there = p.map.at(static_cast<size_t>(s.s));
         const size_t prize = there == 'G' ? 0 : there == 'H' ? 1 : 2;
         return {p.reward_schedule[prize], prize != 2};
     }

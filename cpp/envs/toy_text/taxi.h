@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 #include <vector>
 
@@ -108,7 +109,10 @@ struct Taxi {
     static int64_t encode(const Scene& scene) {
         return ((scene.row * 5 + scene.column) * 5 + scene.passenger) * 4 + scene.destination;
     }
-    static Scene decode(int64_t s) { return {s / 100, s / 20 % 5, s / 4 % 5, s % 4}; }
+    static Scene decode(int64_t s) {
+        if (s < 0 || s >= 500) throw std::out_of_range("s must lie in 0 to 499.");
+        return {s / 100, s / 20 % 5, s / 4 % 5, s % 4};
+    }
 
     static constexpr std::array<std::array<int64_t, 2>, 4> stands = {
         {{0, 0}, {0, 4}, {4, 0}, {4, 3}}};

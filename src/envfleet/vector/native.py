@@ -23,7 +23,7 @@ from envfleet.vector.infos import Info
 from envfleet.vector.orders import Order, Report, StepOrder
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
-from envfleet.vector.vector_env import FleetVectorEnv, StepResult
+from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed, StepResult
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads"))
@@ -107,6 +107,14 @@ class NativeVectorEnv(FleetVectorEnv):
         failure = self._pool.failure()
         assert failure is not None
         self._raise_first_failure("step", [Report(failures=[self._shard.failure_of("step", *failure)])])
+
+    def reset_async(self, seed: Seed = None, options: Options = None) -> None:
+        """As in :class:`FleetVectorEnv`; options that the environments do not know are refused by name."""
+        if options is not None:
+            self._check_idle("reset_async")
+            _, per_env = arguments.reset_options(options, self.num_envs)
+            self._pool.check_options(per_env)
+        super().reset_async(seed=seed, options=options)
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, Info]:
         """As in :class:`FleetVectorEnv`."""
