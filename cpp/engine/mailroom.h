@@ -61,9 +61,8 @@ struct Slot {
 
 struct Lobby {
     Bell go;
-    Bell done;
-    alignas(64) std::atomic<uint32_t> caller_asleep{0};
-    std::atomic<uint32_t> wanted{0};
+    SharedBell done;
+    alignas(64) std::atomic<uint32_t> wanted{0};
 };
 
 struct RowRange {
@@ -116,7 +115,8 @@ class Mailroom {
     uint64_t turns() const { return turns_; }
 
     bool wait_done(Patience patience, Nanoseconds deadline) {
-        return wait_until(caller(), [&] { return all_finished(); }, patience, deadline);
+        return wait_until(
+            lobby_->done.sleeper(), [&] { return all_finished(); }, patience, deadline);
     }
 
     bool is_finished(uint32_t w) const {
@@ -155,7 +155,8 @@ class Mailroom {
 
     bool wait_ready(uint32_t count, Patience patience, Nanoseconds deadline) {
         lobby_->wanted.store(count, std::memory_order_seq_cst);
-        return wait_until(caller(), [&] { return num_ready() >= count; }, patience, deadline);
+        return wait_until(
+            lobby_->done.sleeper(), [&] { return num_ready() >= count; }, patience, deadline);
     }
 
     // Takes the oldest result out, whoever's it is; false if there is none.
@@ -223,7 +224,7 @@ class Mailroom {
         Mailbox& box = boxes_[w];
         box.status = status;
         box.finished.store(box.posted.load(std::memory_order_relaxed), std::memory_order_seq_cst);
-        if (all_finished()) wake_caller();
+        if (all_finished()) lobby_->done.ring();
     }
 
     void publish(uint32_t w, uint32_t row, uint32_t status) {
@@ -231,7 +232,7 @@ class Mailroom {
         const uint64_t published = box.published.load(std::memory_order_relaxed);
         slot(box, published).result = {now(), row, status};
         box.published.store(published + 1, std::memory_order_seq_cst);
-        if (num_ready() >= lobby_->wanted.load(std::memory_order_seq_cst)) wake_caller();
+        if (num_ready() >= lobby_->wanted.load(std::memory_order_seq_cst)) lobby_->done.ring();
     }
 
   private:
@@ -242,12 +243,6 @@ class Mailroom {
           workers_(workers) {}
 
     static uint32_t bit(uint32_t w) { return 1u << (w % 32); }
-
-    Sleeper caller() { return {lobby_->done, ~0u, lobby_->caller_asleep}; }
-
-    void wake_caller() {
-        if (lobby_->caller_asleep.load(std::memory_order_seq_cst)) lobby_->done.ring(~0u);
-    }
 
     // Returns the bit to ring for, 0 if the worker is awake.
     uint32_t post_one(uint32_t w, uint32_t command) {

@@ -52,20 +52,31 @@ struct alignas(64) Bell {
     }
 };
 
-// One who may sleep: the bell it listens to, under which bit, and whether it sleeps. Whoever has
-// something for it looks at `asleep` first: nobody asleep, no system call. One flag a sleeper, not
-// a count of sleepers: a process killed in its sleep must not be counted for ever.
+// One who may sleep: the bell it listens to, under which bit, and where it is counted while it
+// sleeps. Whoever has something for it looks there first: nobody asleep, no system call. A process
+// that may be killed in its sleep needs a count of its own, which can be set right.
 struct Sleeper {
     Bell& bell;
     uint32_t bit;
     std::atomic<uint32_t>& asleep;
 };
 
+// A bell for those who cannot be killed one by one, such as threads: they share a count.
+struct SharedBell {
+    Bell bell;
+    std::atomic<uint32_t> asleep{0};
+
+    Sleeper sleeper() { return {bell, ~0u, asleep}; }
+    void ring() {
+        if (asleep.load(std::memory_order_seq_cst) != 0) bell.ring(~0u);
+    }
+};
+
 // Sleeps until `ready()` holds, the deadline passes or a signal arrives; returns `ready()`.
 // A signal ends the sleep so that the caller can run its handlers.
 template <class Ready>
 bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline) {
-    sleeper.asleep.store(1, std::memory_order_seq_cst);
+    sleeper.asleep.fetch_add(1, std::memory_order_seq_cst);
     const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
     bool is_ready;
     for (;;) {
@@ -79,7 +90,7 @@ bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline) {
             break;
         }
     }
-    sleeper.asleep.store(0, std::memory_order_relaxed);
+    sleeper.asleep.fetch_sub(1, std::memory_order_relaxed);
     return is_ready;
 }
 

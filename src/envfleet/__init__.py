@@ -16,10 +16,13 @@ from envfleet.errors import (
     WorkerError,
 )
 from envfleet.make import make_vec
+from envfleet.native.fleets import register as _register_native_envs
 from envfleet.randomize import choice, normal, uniform
-from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
+
+_register_native_envs()
 
 __all__ = [
     "AlreadyPendingCallError",
@@ -31,6 +34,7 @@ __all__ = [
     "FleetError",
     "InvalidActionError",
     "InvalidOutputError",
+    "NativeVectorEnv",
     "NoAsyncCallError",
     "ResetNeeded",
     "SyncVectorEnv",

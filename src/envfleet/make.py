@@ -12,18 +12,25 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, _find_spec, load_env_creator
 
+from envfleet.native.catalogue import UnsupportedError
 from envfleet.plan import Plan, choose, measure_step
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
-from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, SyncVectorEnv
 from envfleet.vector.member import AnyEnv
+from envfleet.vector.native import has_native, make_native
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.share import EnvFn
 
 EnvMaker: TypeAlias = Callable[..., AnyEnv]
 Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]
 
-_BACKENDS = {"auto": "auto", "sync": "sync", "process": "process", "async": "process"}
-_GYMNASIUM_NAMES = {"sync": "sync", "process": "async"}
+_BACKENDS = {"auto": "auto", "native": "native", "sync": "sync", "process": "process", "async": "process"}
+_GYMNASIUM_NAMES = {"native": "native", "sync": "sync", "process": "async"}
+_BACKEND_OF: dict[type[FleetVectorEnv], str] = {
+    NativeVectorEnv: "native",
+    SyncVectorEnv: "sync",
+    AsyncVectorEnv: "process",
+}
 _CALLABLE = "callable"
 """The namespace of specs that stand for a function: it is called as it is, not through gymnasium.make."""
 
@@ -75,10 +82,12 @@ def make_vec(
         id: A registered id, an EnvSpec (that of an earlier fleet makes the same fleet again), or a function
             or class that makes one environment.
         num_envs: How many.
-        backend: "sync" (the caller's thread), "process" (worker processes) or "auto", which picks by a
-            short measurement: one more environment is made, stepped and closed. ``envs.plan`` says what was
-            picked and why.
-        vector_kwargs: Further arguments of SyncVectorEnv or AsyncVectorEnv, such as ``autoreset_mode``.
+        backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
+            caller's thread), "process" (worker processes) or "auto": native if there is one, else what a short
+            measurement suggests, for which one more environment is made, stepped and closed. ``envs.plan`` says
+            what was picked and why.
+        vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv or AsyncVectorEnv, such as
+            ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
             the environment's own vectorised implementation is made as Gymnasium makes it; it is then no
@@ -109,14 +118,43 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
     if spec.entry_point is None:
         raise gymnasium.error.Error(f"{spec.id} has no entry point to make single environments from.")
     parameters = _draw(spec, request)
+    envs, why_not = _try_native(spec, request, parameters)
+    if envs is None:
+        envs = _make_from_functions(spec, request, parameters)
+        envs.plan += why_not
+    envs.parameters = parameters
+    envs.spec = _spec_to_make_again(spec, request, envs)
+    return envs
+
+
+def _try_native(
+    spec: EnvSpec, request: _Request, parameters: ParameterTable | None
+) -> tuple[FleetVectorEnv | None, str]:
+    """A native fleet; or None, and what the plan should say about it."""
+    if request.backend not in ("auto", "native") or (request.backend == "auto" and not has_native(spec)):
+        return None, ""
+    varied = None if parameters is None else [parameters.row(i) for i in range(request.num_envs)]
+    try:
+        if request.wrappers:
+            raise UnsupportedError("wrappers around single environments")
+        return make_native(spec, request.num_envs, request.vector_kwargs, request.env_kwargs, varied), ""
+    except UnsupportedError as error:
+        if request.backend == "native":
+            raise UnsupportedError(f"backend='native' does not support {error}. Use 'sync' or 'process'.") from None
+        return None, f" Not native, which does not support {error}."
+    except Exception:
+        if request.backend == "native":
+            raise
+        return None, ""  # if the environment itself cannot be made, making the fleet raises the proper error
+
+
+def _make_from_functions(spec: EnvSpec, request: _Request, parameters: ParameterTable | None) -> FleetVectorEnv:
     rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
     env_fns: list[EnvFn] = [partial(_make_env, spec, {**request.env_kwargs, **row}, request.wrappers) for row in rows]
     plan = _plan(request, env_fns[0])
     engine = SyncVectorEnv if plan.backend == "sync" else AsyncVectorEnv
     envs: FleetVectorEnv = engine(env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
     envs.plan = plan.sentence or envs.plan
-    envs.parameters = parameters
-    envs.spec = _spec_to_make_again(spec, request, plan)
     return envs
 
 
@@ -227,12 +265,12 @@ def _plan(request: _Request, env_fn: EnvFn) -> Plan:
         return Plan("sync", f"sync: the environment could not be measured ({type(error).__name__}: {error}).")
 
 
-def _spec_to_make_again(spec: EnvSpec, request: _Request, plan: Plan) -> EnvSpec:
+def _spec_to_make_again(spec: EnvSpec, request: _Request, envs: FleetVectorEnv) -> EnvSpec:
     """As Gymnasium lays it out, so that ``gymnasium.make_vec`` reads it too where it knows the arguments."""
     kwargs: dict[str, Any] = {
         **request.env_kwargs,
         "num_envs": request.num_envs,
-        "vectorization_mode": _GYMNASIUM_NAMES[plan.backend],
+        "vectorization_mode": _GYMNASIUM_NAMES[_BACKEND_OF[type(envs)]],
     }
     optional = {
         "vector_kwargs": request.vector_kwargs,

@@ -188,7 +188,7 @@ def test_contradictions_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["backend", "vectorization_mode"])
 def test_an_unknown_backend_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be one of 'auto', 'sync', 'process'.* got 'thread'"):
+    with pytest.raises(ValueError, match=f"{name} must be one of 'auto', 'native', 'sync', 'process'.* got 'thread'"):
         make_vec(PlanetEnv, 2, **{name: "thread"})
 
 

@@ -186,7 +186,7 @@ class SlowEnv(CounterEnv):
 
 def test_one_environment_runs_in_the_callers_thread_and_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make, "measure_step", None)
-    with envfleet.make_vec("CartPole-v1") as envs:
+    with envfleet.make_vec(partial(gym.make, "CartPole-v1")) as envs:
         assert type(envs) is SyncVectorEnv
         assert envs.plan == "sync: with one environment there is nothing to run side by side."
 

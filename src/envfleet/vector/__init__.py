@@ -1,7 +1,8 @@
 """The engine: vector environments and what they are made of."""
 
+from envfleet.vector.native import NativeVectorEnv
 from envfleet.vector.process import AsyncVectorEnv
 from envfleet.vector.sync import SyncVectorEnv
 from envfleet.vector.vector_env import FleetVectorEnv
 
-__all__ = ["AsyncVectorEnv", "FleetVectorEnv", "SyncVectorEnv"]
+__all__ = ["AsyncVectorEnv", "FleetVectorEnv", "NativeVectorEnv", "SyncVectorEnv"]

@@ -283,6 +283,11 @@ class SpaceLayout:
         self.loose_leaves.append(index)
         return _LooseLeaf(index, path)
 
+    @property
+    def is_single_array(self) -> bool:
+        """Whether the whole space is one array."""
+        return isinstance(self._root, _ArrayLeaf)
+
     def columns(self, arrays: Sequence[Array], count: int) -> Columns:
         """The columns of ``count`` rows: the given arrays, and empty lists for the loose leaves."""
         columns: Columns = [[None] * count for _ in range(self._num_leaves)]

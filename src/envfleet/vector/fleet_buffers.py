@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,48 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 
 _CELLS_A_LINE = 8
 """Each shard counts its progress on a cache line of its own."""
+
+
+class Buffers(Protocol):
+    """What a fleet asks of its arrays, whoever writes them: ``FleetBuffers`` below, or a native pool's."""
+
+    rewards: npt.NDArray[np.float64]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    restarted: npt.NDArray[np.bool_]
+
+    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+        """Checks all actions, then writes them, into all rows or the given ones.
+
+        Returns those of the loose leaves, which travel beside.
+        """
+
+    def absorb(self, reports: Sequence[Report | None]) -> None:
+        """Takes over what travelled beside the block and outlasts the turn."""
+
+    def observations(self, copy: bool) -> Any:
+        """The batched observations: fresh arrays, or live views that the next step overwrites."""
+
+    def infos(self, reports: Sequence[Report | None]) -> Info:
+        """The batched infos of the turn that just ended."""
+
+    def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
+        """Takes over what travelled beside the block with results that came one by one."""
+
+    def observations_of(self, rows: Rows) -> Any:
+        """The observations of the given rows as one batch of fresh arrays."""
+
+    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:
+        """The infos of the given rows, in arrays of their number."""
+
+    def remember(self, rows: Rows | None = None) -> None:
+        """Keeps the present observations, of all rows or the given ones."""
+
+    def recall(self, row: int) -> Any:
+        """The observation that was kept of one row."""
+
+    def restore(self, row: int) -> None:
+        """Puts the observation that was kept back into its row."""
 
 
 @final

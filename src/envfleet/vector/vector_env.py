@@ -28,7 +28,7 @@ from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
 from envfleet.vector.buffers import LayoutError
 from envfleet.vector.failures import as_error
-from envfleet.vector.fleet_buffers import FleetBuffers, Rows
+from envfleet.vector.fleet_buffers import Buffers, Rows
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import FleetSpaces
@@ -71,7 +71,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     parameters: ParameterTable | None = None
 
     def _set_up(
-        self, spaces: FleetSpaces, buffers: FleetBuffers, *, copy: bool, batch_size: int | None, restarts: bool
+        self, spaces: FleetSpaces, buffers: Buffers, *, copy: bool, batch_size: int | None, restarts: bool
     ) -> None:
         """To be called by the backend once the environments exist."""
         self.num_envs = spaces.num_envs

@@ -1,0 +1,54 @@
+// The environments by name, as functions that make pools of them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/pool.h"
+
+namespace envfleet {
+
+struct Kind {
+    // `parameters`: of one environment for all, or of each.
+    std::unique_ptr<AnyPool> (*make)(PoolSetup, const std::vector<NamedValues>& parameters);
+    std::vector<InfoColumn> (*infos)(const NamedValues& parameters);
+};
+
+using Catalogue = std::map<std::string, Kind>;
+
+template <Environment Env>
+typename Env::Params params_from(const NamedValues& values) {
+    typename Env::Params params{};
+    for (const auto& [name, value] : values) {
+        bool known = set_field(Env::parameters(), params, name, value);
+        if constexpr (HasConstants<Env>) {
+            known = known || set_field(Env::constants(), params, name, value);
+        }
+        if (!known) throw std::invalid_argument("there is no parameter '" + name + "'");
+    }
+    if constexpr (requires { params.prepare(); }) params.prepare();
+    return params;
+}
+
+template <Environment Env>
+Kind kind() {
+    return {[](PoolSetup setup, const std::vector<NamedValues>& parameters) {
+                std::vector<typename Env::Params> params;
+                for (const NamedValues& each : parameters) params.push_back(params_from<Env>(each));
+                return std::unique_ptr<AnyPool>(
+                    std::make_unique<Pool<Env>>(std::move(setup), std::move(params)));
+            },
+            [](const NamedValues& parameters) {
+                if constexpr (HasInfos<Env>) return Env::infos(params_from<Env>(parameters));
+                return std::vector<InfoColumn>{};
+            }};
+}
+
+// One function a family of environments, each in its own file.
+void add_classic_control(Catalogue&);
+void add_toy_text(Catalogue&);
+
+}  // namespace envfleet

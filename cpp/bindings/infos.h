@@ -1,0 +1,140 @@
+// The infos of a turn in Gymnasium's layout: for each key an array and a mask `_key`.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "bindings/numpy.h"
+#include "engine/rows.h"
+
+namespace envfleet {
+
+namespace nb = nanobind;
+
+// A NumPy array that is kept, and what is needed to copy rows of it.
+class Column {
+  public:
+    explicit Column(nb::handle array) : array_(nb::borrow(array)) {
+        if (!PyArray_Check(array.ptr()) || !PyArray_ISCARRAY(numpy())) {
+            throw nb::type_error("expected a contiguous array");
+        }
+        if (PyArray_NDIM(numpy()) < 1) throw nb::value_error("expected one row an environment");
+    }
+
+    PyArrayObject* numpy() const { return reinterpret_cast<PyArrayObject*>(array_.ptr()); }
+    const nb::object& object() const { return array_; }
+    std::byte* data() const { return static_cast<std::byte*>(PyArray_DATA(numpy())); }
+    size_t rows() const { return static_cast<size_t>(PyArray_DIM(numpy(), 0)); }
+    size_t row_bytes() const { return static_cast<size_t>(PyArray_NBYTES(numpy())) / rows(); }
+    bool is_scalar() const { return PyArray_NDIM(numpy()) == 1; }
+    Leaf leaf() const { return {data(), row_bytes()}; }
+
+    nb::object copy() const { return checked(PyArray_NewCopy(numpy(), NPY_CORDER)); }
+
+    // The rows in the mask, the others zero.
+    nb::object copy(const std::vector<uint8_t>& mask) const {
+        nb::object result =
+            checked(PyArray_Zeros(PyArray_NDIM(numpy()), PyArray_DIMS(numpy()), descr(), 0));
+        auto* target =
+            static_cast<std::byte*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr())));
+        for (size_t row = 0; row < mask.size(); ++row) {
+            if (!mask[row]) continue;
+            std::memcpy(target + row * row_bytes(), data() + row * row_bytes(), row_bytes());
+        }
+        return result;
+    }
+
+    // One row: an array of its own, or a Python number.
+    nb::object row(size_t number) const {
+        if (is_scalar()) {
+            return checked(PyArray_GETITEM(
+                numpy(), reinterpret_cast<const char*>(data() + number * row_bytes())));
+        }
+        nb::object result =
+            checked(PyArray_NewFromDescr(&PyArray_Type, descr(), PyArray_NDIM(numpy()) - 1,
+                                         PyArray_DIMS(numpy()) + 1, nullptr, nullptr, 0, nullptr));
+        std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr())),
+                    data() + number * row_bytes(), row_bytes());
+        return result;
+    }
+
+    static nb::object checked(PyObject* fresh) {
+        if (fresh == nullptr) throw nb::python_error();
+        return nb::steal(fresh);
+    }
+
+  private:
+    PyArray_Descr* descr() const {  // a reference that the callee steals
+        PyArray_Descr* descr = PyArray_DESCR(numpy());
+        Py_INCREF(descr);
+        return descr;
+    }
+
+    nb::object array_;
+};
+
+inline nb::object bool_array(const std::vector<uint8_t>& mask) {
+    npy_intp size = static_cast<npy_intp>(mask.size());
+    nb::object array = Column::checked(PyArray_SimpleNew(1, &size, NPY_BOOL));
+    std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())), mask.data(),
+                mask.size());
+    return array;
+}
+
+class InfoColumns {
+  public:
+    InfoColumns(std::vector<InfoColumn> kinds, std::vector<Column> values,
+                std::vector<Column> final_values)
+        : kinds_(std::move(kinds)),
+          values_(std::move(values)),
+          final_values_(std::move(final_values)) {}
+
+    bool empty() const { return kinds_.empty(); }
+
+    // Adds the infos of the rows as they are after this turn.
+    void add_current(nb::dict& infos, const Turn* turns, size_t rows) const {
+        std::vector<uint8_t> mask(rows);
+        for (size_t i = 0; i < kinds_.size(); ++i) {
+            size_t stepped = 0, reset = 0;
+            for (size_t row = 0; row < rows; ++row) {
+                const bool is_step = turns[row] == Turn::stepped;
+                const bool is_reset = turns[row] != Turn::none && !is_step;
+                mask[row] = (is_step && kinds_[i].at_step) || (is_reset && kinds_[i].at_reset);
+                stepped += mask[row] && is_step;
+                reset += mask[row] && is_reset;
+            }
+            if (stepped + reset == 0) continue;
+            nb::object values = stepped + reset == rows ? values_[i].copy() : values_[i].copy(mask);
+            if (stepped == 0 && !kinds_[i].dtype_at_reset.empty()) {
+                values = values.attr("astype")(kinds_[i].dtype_at_reset.c_str());
+            }
+            add(infos, kinds_[i].name, values, mask);
+        }
+    }
+
+    // The last infos of episodes that ended in this turn.
+    nb::dict final_infos(const std::vector<uint8_t>& ended) const {
+        nb::dict infos;
+        for (size_t i = 0; i < kinds_.size(); ++i) {
+            if (kinds_[i].at_step) add(infos, kinds_[i].name, final_values_[i].copy(ended), ended);
+        }
+        return infos;
+    }
+
+    static void add(nb::dict& infos, const std::string& name, const nb::object& values,
+                    const std::vector<uint8_t>& mask) {
+        infos[name.c_str()] = values;
+        infos[("_" + name).c_str()] = bool_array(mask);
+    }
+
+  private:
+    std::vector<InfoColumn> kinds_;
+    std::vector<Column> values_;
+    std::vector<Column> final_values_;
+};
+
+}  // namespace envfleet

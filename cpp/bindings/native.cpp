@@ -1,0 +1,117 @@
+// envfleet._native: pools of compiled environments as Python sees them.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/catalogue.h"
+#include "bindings/pool.h"
+#include "bindings/values.h"
+#include "engine/numpy_math.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using namespace envfleet;
+
+// NumPy's compiled loop of a function from `type` to the same type.
+UfuncLoop numpy_loop(const char* name, int type) {
+    const nb::object function = nb::module_::import_("numpy").attr(name);
+    const auto* ufunc = reinterpret_cast<const PyUFuncObject*>(function.ptr());
+    for (int i = 0; i < ufunc->ntypes; ++i) {
+        if (ufunc->types[2 * i] == type && ufunc->types[2 * i + 1] == type) {
+            return {ufunc->functions[i],
+                    ufunc->data != nullptr ? const_cast<void*>(ufunc->data[i]) : nullptr};
+        }
+    }
+    throw std::runtime_error(std::string("NumPy has no loop of this type: ") + name);
+}
+
+const Catalogue& catalogue() {
+    static const Catalogue all = [] {
+        Catalogue fresh;
+        add_classic_control(fresh);
+        add_toy_text(fresh);
+        return fresh;
+    }();
+    return all;
+}
+
+const Kind& kind_named(const std::string& name) {
+    const auto found = catalogue().find(name);
+    if (found == catalogue().end()) throw nb::key_error(name.c_str());
+    return found->second;
+}
+
+nb::list info_columns(const std::string& name, nb::handle parameters) {
+    nb::list columns;
+    for (const InfoColumn& column : kind_named(name).infos(named_values_from(parameters))) {
+        nb::list shape;
+        for (const size_t length : column.shape) shape.append(length);
+        columns.append(nb::make_tuple(column.name, column.dtype, nb::tuple(shape)));
+    }
+    return columns;
+}
+
+std::vector<std::string> kinds() {
+    std::vector<std::string> names;
+    for (const auto& [name, kind] : catalogue()) names.push_back(name);
+    return names;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "Compiled environments.";
+    nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
+    import_numpy();
+    numpy_math = {numpy_loop("sin", NPY_DOUBLE), numpy_loop("cos", NPY_DOUBLE),
+                  numpy_loop("sin", NPY_FLOAT), numpy_loop("cos", NPY_FLOAT)};
+
+    m.def("kinds", &kinds, "The names of all environments.");
+    m.def("info_columns", &info_columns, "kind"_a, "parameters"_a,
+          "Name, dtype and shape of each key of the infos.");
+    m.def(
+        "make",
+        [](const std::string& kind, const nb::list& parameters, const PoolArrays& arrays,
+           uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive) {
+            return new PyPool(kind_named(kind), parameters, arrays, autoreset,
+                              std::move(time_limits), threads, adaptive);
+        },
+        "kind"_a, "parameters"_a, "arrays"_a, "autoreset"_a, "time_limits"_a, "threads"_a,
+        "adaptive"_a);
+
+    nb::class_<PoolArrays>(m, "PoolArrays", "Where a pool reads and writes.")
+        .def(nb::init<nb::list, nb::list, nb::list, nb::list, nb::object, nb::object, nb::object,
+                      nb::object, nb::object, nb::object, nb::object, nb::object>(),
+             "observations"_a, "final_observations"_a, "infos"_a, "final_infos"_a, "actions"_a,
+             "rewards"_a, "terminated"_a, "truncated"_a, "finished"_a, "turns"_a,
+             "batch_observations"_a.none(), "final_observation"_a.none());
+
+    nb::class_<PyPool>(m, "Pool", "Environments of one kind, stepped together.")
+        .def("step", &PyPool::step, "actions"_a.none(), "copy"_a,
+             "What VectorEnv.step returns; None if the call needs a closer look, False if an "
+             "environment failed.")
+        .def("step_stored", &PyPool::step_stored, "Steps with the actions in the actions array.")
+        .def("reset", &PyPool::reset, "mask"_a, "options"_a)
+        .def("serve", &PyPool::serve, "tickets"_a, "options"_a,
+             "Does what each row's ticket says: 0 nothing, 1 step, 2 reset.")
+        .def("check_options", &PyPool::check_options, "options"_a)
+        .def("seed", &PyPool::seed, "env"_a, "seed"_a)
+        .def("infos", &PyPool::infos, "The infos of the last turn.")
+        .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")
+        .def_rw("ready", &PyPool::ready, "Whether step() may step.")
+        .def("rng_state", &PyPool::rng_state, "env"_a)
+        .def("parameter_names", &PyPool::parameter_names)
+        .def("variable_names", &PyPool::variable_names)
+        .def("get", &PyPool::get, "env"_a, "name"_a)
+        .def("set", &PyPool::set, "env"_a, "name"_a, "value"_a.none())
+        .def("set_everywhere", &PyPool::set_everywhere, "name"_a, "value"_a.none())
+        .def("elapsed", &PyPool::elapsed, "env"_a)
+        .def("time_limit", &PyPool::time_limit, "env"_a)
+        .def("set_time_limit", &PyPool::set_time_limit, "env"_a, "steps"_a)
+        .def("snapshot", &PyPool::snapshot, "env"_a)
+        .def("restore", &PyPool::restore, "env"_a, "snapshot"_a)
+        .def_prop_ro("num_actions", &PyPool::num_actions);
+}

@@ -1,0 +1,80 @@
+// A pool of environments whose type is not known: what a binding talks to, once a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/fields.h"
+#include "engine/random.h"
+#include "engine/rows.h"
+
+namespace envfleet {
+
+// An environment threw. The others went on.
+struct Failure {
+    size_t env;
+    std::string message;
+};
+
+// What one environment is to do while others do something else.
+enum class Ticket : uint8_t { none, step, reset };
+
+struct PoolSetup {
+    size_t num_envs;
+    Autoreset autoreset;
+    std::vector<int64_t> time_limits;  // steps an episode, one an environment
+    unsigned threads;
+    bool adaptive;  // threads only where they pay off
+    Buffers buffers;
+};
+
+class AnyPool {
+  public:
+    virtual ~AnyPool() = default;
+
+    // Bytes of one environment's action, and of each part of its observation.
+    virtual size_t action_bytes() const = 0;
+    virtual std::vector<size_t> observation_bytes() const = 0;
+
+    // The number of possible actions, for those that are integers.
+    virtual std::optional<int64_t> num_actions() const = 0;
+
+    // Steps all rows; `actions` holds one after another. Never throws: see failure().
+    virtual void step(const std::byte* actions) = 0;
+
+    // Throws std::invalid_argument for options that reset() would refuse.
+    virtual void check_options(const std::vector<NamedValues>& options) const = 0;
+
+    // Resets the rows in the mask. Refuses options before anything changes.
+    virtual void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) = 0;
+
+    // Does for each row what its ticket says. Refuses options before anything changes.
+    virtual void serve(std::span<const Ticket> tickets, const std::byte* actions,
+                       const std::vector<NamedValues>& options) = 0;
+
+    // The first environment that failed in the last step or reset.
+    virtual std::optional<Failure> failure() const = 0;
+
+    virtual Rng& rng(size_t env) = 0;
+    virtual int64_t& elapsed(size_t env) = 0;
+    virtual int64_t& time_limit(size_t env) = 0;
+
+    virtual std::vector<std::string> parameter_names() const = 0;
+    virtual std::vector<std::string> variable_names() const = 0;
+    virtual std::optional<Value> get(size_t env, std::string_view name) const = 0;
+
+    // Sets a parameter or variable; false if there is none of this name.
+    virtual bool set(size_t env, std::string_view name, const Value& value) = 0;
+    virtual bool set_everywhere(std::string_view name, const Value& value) = 0;
+
+    // Everything about one environment but its parameters, to be put back later.
+    virtual std::vector<std::byte> snapshot(size_t env) const = 0;
+    virtual void restore(size_t env, std::span<const std::byte> snapshot) = 0;
+};
+
+}  // namespace envfleet

@@ -1,0 +1,359 @@
+// Many environments of one type: autoreset, time limits, threads.
+//
+// What an environment must have is written in environment.h.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "engine/any_pool.h"
+#include "engine/crew.h"
+#include "engine/environment.h"
+#include "engine/snapshot.h"
+
+namespace envfleet {
+
+template <Environment Env>
+class Pool final : public AnyPool {
+  public:
+    using State = typename Env::State;
+    using Params = typename Env::Params;
+    using Action = typename Env::Action;
+
+    // `params`: one for all, or one an environment.
+    Pool(PoolSetup setup, std::vector<Params> params)
+        : num_envs_(setup.num_envs),
+          autoreset_(setup.autoreset),
+          limits_(std::move(setup.time_limits)),
+          out_(std::move(setup.buffers)),
+          params_(std::move(params)),
+          rngs_(num_envs_),
+          elapsed_(num_envs_),
+          action_size_(action_size(params_.front())),
+          crew_(num_envs_, setup.threads, setup.adaptive) {
+        states_.reserve(num_envs_);
+        for (size_t env = 0; env < num_envs_; ++env) {
+            if constexpr (std::is_constructible_v<State, const Params&>) {
+                states_.emplace_back(params_of(env));
+            } else {
+                states_.emplace_back();
+            }
+        }
+    }
+
+    size_t action_bytes() const override {
+        return action_size_ * sizeof(std::remove_pointer_t<Action>);
+    }
+
+    std::vector<size_t> observation_bytes() const override {
+        return Env::observation_bytes(params_.front());
+    }
+
+    std::optional<int64_t> num_actions() const override {
+        if constexpr (std::is_integral_v<Action>) {
+            return Env::num_actions;
+        } else {
+            return std::nullopt;
+        }
+    }
+
+    void step(const std::byte* actions) override {
+        failure_.reset();
+        crew_.run([this, actions](size_t first, size_t last) { step_rows(first, last, actions); });
+    }
+
+    void check_options(const std::vector<NamedValues>& options) const override { parse(options); }
+
+    void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
+        const auto parsed = parse(options);
+        failure_.reset();
+        crew_.run([&](size_t first, size_t last) {
+            for (size_t env = first; env < last; ++env) {
+                out_.turns[env] = Turn::none;
+                if (mask[env]) reset_as_asked(env, parsed);
+            }
+        });
+    }
+
+    void serve(std::span<const Ticket> tickets, const std::byte* actions,
+               const std::vector<NamedValues>& options) override {
+        const auto parsed = parse(options);
+        failure_.reset();
+        crew_.run([&](size_t first, size_t last) {
+            for (size_t env = first; env < last; ++env) {
+                out_.turns[env] = Turn::none;
+                if (tickets[env] == Ticket::reset) reset_as_asked(env, parsed);
+                if (tickets[env] == Ticket::step) guarded(env, [&] { step_row(env, actions); });
+            }
+        });
+    }
+
+    std::optional<Failure> failure() const override { return failure_; }
+    Rng& rng(size_t env) override { return rngs_[env]; }
+    int64_t& elapsed(size_t env) override { return elapsed_[env]; }
+    int64_t& time_limit(size_t env) override { return limits_[env]; }
+
+    std::vector<std::string> parameter_names() const override {
+        return field_names(Env::parameters());
+    }
+    std::vector<std::string> variable_names() const override {
+        return field_names(Env::variables());
+    }
+
+    std::optional<Value> get(size_t env, std::string_view name) const override {
+        auto found = get_field(Env::parameters(), params_of(env), name);
+        if (!found) found = get_field(Env::variables(), states_[env], name);
+        if constexpr (HasConstants<Env>) {
+            if (!found) found = get_field(Env::constants(), params_of(env), name);
+        }
+        return found;
+    }
+
+    bool set(size_t env, std::string_view name, const Value& value) override {
+        Params changed = params_of(env);
+        if (set_field(Env::parameters(), changed, name, value)) {
+            if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
+            params_[env] = std::move(changed);
+            return true;
+        }
+        return set_variable(env, name, value);
+    }
+
+    bool set_everywhere(std::string_view name, const Value& value) override {
+        bool found = true;
+        for (Params& params : params_) found &= set_field(Env::parameters(), params, name, value);
+        for (size_t env = 0; !found && env < num_envs_; ++env) {
+            if (!set(env, name, value)) return false;
+        }
+        return true;
+    }
+
+    std::vector<std::byte> snapshot(size_t env) const override {
+        std::vector<std::byte> bytes;
+        append(bytes, rngs_[env]);
+        append(bytes, elapsed_[env]);
+        append(bytes, out_.finished[env]);
+        const auto state = save_state<Env>(states_[env]);
+        bytes.insert(bytes.end(), state.begin(), state.end());
+        return bytes;
+    }
+
+    void restore(size_t env, std::span<const std::byte> snapshot) override {
+        constexpr size_t fixed = sizeof(Rng) + sizeof(int64_t) + sizeof(uint8_t);
+        if (snapshot.size() < fixed) throw std::invalid_argument("no snapshot of this pool");
+        load_state<Env>(states_[env], snapshot.subspan(fixed));
+        const std::byte* next = snapshot.data();
+        next = take(next, rngs_[env]);
+        next = take(next, elapsed_[env]);
+        take(next, out_.finished[env]);
+        show(env, out_.observations, out_.infos);
+    }
+
+  private:
+    struct None {};
+    static constexpr size_t block = 64;
+
+    // A value that cannot be shown is refused, and the state stays as it was.
+    bool set_variable(size_t env, std::string_view name, const Value& value) {
+        if constexpr (std::is_copy_assignable_v<State>) {
+            const State before = states_[env];
+            try {
+                if (!set_field(Env::variables(), states_[env], name, value)) return false;
+                show(env, out_.observations, out_.infos);
+            } catch (...) {
+                states_[env] = before;
+                throw;
+            }
+            return true;
+        } else {
+            if (!set_field(Env::variables(), states_[env], name, value)) return false;
+            show(env, out_.observations, out_.infos);
+            return true;
+        }
+    }
+
+    const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
+
+    static size_t action_size(const Params& params) {
+        if constexpr (std::is_pointer_v<Action>) return Env::action_size(params);
+        return 1;
+    }
+
+    Action action_of(size_t env, const std::byte* actions) const {
+        if constexpr (std::is_pointer_v<Action>) {
+            return reinterpret_cast<Action>(actions) + env * action_size_;
+        } else {
+            return reinterpret_cast<const Action*>(actions)[env];
+        }
+    }
+
+    void step_rows(size_t first, size_t last, const std::byte* actions) {
+        if constexpr (HasBlock<Env>) {
+            if (params_.size() == 1) {
+                for (; first < last; first += block) {
+                    step_block(first, std::min(block, last - first), actions);
+                }
+                return;
+            }
+        }
+        for (size_t env = first; env < last; ++env) {
+            guarded(env, [&] { step_row(env, actions); });
+        }
+    }
+
+    void step_row(size_t env, const std::byte* actions) {
+        if (out_.finished[env] && autoreset_ != Autoreset::same_step) return begin_episode(env);
+        const Outcome outcome =
+            Env::step(states_[env], rngs_[env], params_of(env), action_of(env, actions));
+        const bool time_is_up = ++elapsed_[env] >= limits_[env];
+        out_.rewards[env] = outcome.reward;
+        out_.terminated[env] = outcome.terminated;
+        out_.truncated[env] = outcome.truncated || time_is_up;
+        end_turn(env);
+        if (out_.turns[env] == Turn::stepped) show(env, out_.observations, out_.infos);
+    }
+
+    // As step_row for many rows: what is the same for all first, what few rows need afterwards.
+    void step_block(size_t first, size_t count, const std::byte* actions)
+        requires HasBlock<Env>
+    {
+        uint8_t awaited[block];
+        const bool awaits = autoreset_ != Autoreset::same_step;
+        for (size_t i = 0; i < count; ++i) awaited[i] = awaits & out_.finished[first + i];
+        Env::step_block(&states_[first], params_.front(),
+                        reinterpret_cast<const Action*>(actions) + first, count,
+                        out_.rewards + first, out_.terminated + first,
+                        Row(out_.observations, first).template leaf<float>(0));
+        uint8_t special = 0;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t env = first + i;
+            out_.truncated[env] = ++elapsed_[env] >= limits_[env];
+            out_.finished[env] = out_.terminated[env] | out_.truncated[env];
+            out_.turns[env] = Turn::stepped;
+            special |= awaited[i] | out_.finished[env];
+        }
+        if (!special) return;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t env = first + i;
+            if (awaited[i]) {
+                guarded(env, [&] { begin_episode(env); });
+            } else if (out_.finished[env]) {
+                guarded(env, [&] { end_turn(env); });
+            }
+        }
+    }
+
+    void end_turn(size_t env) {
+        out_.turns[env] = Turn::stepped;
+        out_.finished[env] = out_.terminated[env] | out_.truncated[env];
+        if (!out_.finished[env] || autoreset_ != Autoreset::same_step) return;
+        show(env, out_.final_observations, out_.final_infos);
+        restart(env, Options{});
+        out_.turns[env] = Turn::ended_and_reset;
+    }
+
+    // A row that awaited its reset: this turn is nothing else.
+    void begin_episode(size_t env) {
+        restart(env, Options{});
+        out_.rewards[env] = 0.0;
+        out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
+        out_.turns[env] = Turn::reset;
+    }
+
+    template <class Opts>
+    void restart(size_t env, const Opts& options) {
+        elapsed_[env] = 0;
+        if constexpr (HasOptions<Env>) {
+            Env::reset(states_[env], rngs_[env], params_of(env), options);
+        } else {
+            Env::reset(states_[env], rngs_[env], params_of(env));
+        }
+        show(env, out_.observations, out_.infos);
+    }
+
+    void show(size_t env, const std::vector<Leaf>& observations, const std::vector<Leaf>& infos) {
+        Env::observe(states_[env], params_of(env), Row(observations, env));
+        if constexpr (HasInfos<Env>) Env::inform(states_[env], params_of(env), Row(infos, env));
+    }
+
+    template <class Action_>
+    void guarded(size_t env, Action_ action) {
+        try {
+            action();
+        } catch (const std::exception& error) {
+            note_failure(env, error.what());
+        } catch (...) {
+            note_failure(env, "an exception of unknown type");
+        }
+    }
+
+    void note_failure(size_t env, const char* message) {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failure_ || env < failure_->env) failure_ = Failure{env, message};
+    }
+
+    // -- options of a reset
+    // ------------------------------------------------------------------------
+
+    static auto options_type() {
+        if constexpr (HasOptions<Env>) {
+            return typename Env::ResetOptions{};
+        } else {
+            return None{};
+        }
+    }
+    using Options = decltype(options_type());
+
+    // One for every environment, or none at all.
+    static std::vector<Options> parse(const std::vector<NamedValues>& options) {
+        std::vector<Options> parsed(options.size());
+        for (size_t env = 0; env < options.size(); ++env) {
+            for (const auto& [name, value] : options[env]) set_option(parsed[env], name, value);
+            if constexpr (HasOptions<Env>) parsed[env].check();
+        }
+        return parsed;
+    }
+
+    static void set_option(Options& options, const std::string& name, const Value& value) {
+        std::string known = "none";
+        if constexpr (HasOptions<Env>) {
+            if (set_field(Options::fields(), options, name, value)) return;
+            known.clear();
+            for (const auto& each : field_names(Options::fields())) {
+                known += (known.empty() ? "" : ", ") + each;
+            }
+        }
+        throw std::invalid_argument("unknown reset option '" + name +
+                                    "'; this environment knows: " + known + ".");
+    }
+
+    void reset_as_asked(size_t env, const std::vector<Options>& options) {
+        guarded(env, [&] {
+            restart(env, options.empty() ? Options{} : options[env]);
+            out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
+            out_.turns[env] = Turn::reset;
+        });
+    }
+
+    const size_t num_envs_;
+    const Autoreset autoreset_;
+    std::vector<int64_t> limits_;
+    Buffers out_;
+    std::vector<Params> params_;
+    std::vector<State> states_;
+    std::vector<Rng> rngs_;
+    std::vector<int64_t> elapsed_;
+    std::mutex failure_mutex_;
+    std::optional<Failure> failure_;
+    const size_t action_size_;
+    Crew crew_;  // last: its threads end before what they work on
+};
+
+}  // namespace envfleet

@@ -1,0 +1,170 @@
+"""The arrays of a native fleet, one row an environment, in one block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Discrete
+
+from envfleet import _native
+from envfleet.vector.buffers import Array, BlockLayout, Columns, LayoutError, SpaceLayout
+from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.infos import Info
+from envfleet.vector.orders import Report
+from envfleet.vector.spaces import FleetSpaces
+
+_FLAGS = ("terminated", "truncated", "finished")
+
+
+@final
+class NativeBuffers:
+    """What a pool reads and writes, and what the fleet shows of it.
+
+    Args:
+        spaces: The fleet's spaces. Actions must be one array.
+        info_columns: Name, dtype and shape of each key of the infos.
+    """
+
+    def __init__(self, spaces: FleetSpaces, info_columns: Sequence[tuple[str, str, tuple[int, ...]]]) -> None:
+        self._num_envs = n = spaces.num_envs
+        self._action_space = spaces.single_action_space
+        self._observations = SpaceLayout(spaces.single_observation_space, "observation")
+        self._actions = SpaceLayout(spaces.single_action_space, "action")
+        ((_, action_shape, action_dtype),) = self._actions.array_leaves
+        leaves = [(f"{i}", (n, *shape), dtype) for i, shape, dtype in self._observations.array_leaves]
+        infos = [(name, (n, *shape), np.dtype(dtype)) for name, dtype, shape in info_columns]
+        self._arrays = BlockLayout(
+            (
+                ("actions", (n, *action_shape), action_dtype),
+                ("rewards", (n,), np.dtype(np.float64)),
+                ("turns", (n,), np.dtype(np.uint8)),
+                *((flag, (n,), np.dtype(np.bool_)) for flag in _FLAGS),
+                *((f"{when} {what} {name}", shape, dtype)
+                  for when in ("current", "final")
+                  for what, fields in (("observation", leaves), ("info", infos))
+                  for name, shape, dtype in fields),
+            )
+        )  # fmt: skip
+        self._block = self._arrays.arrays(_aligned_zeros(self._arrays.size))
+        self._columns = self._all_columns("current")
+        self._final_columns = self._all_columns("final")
+        self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
+        self.terminated, self.truncated, self.finished = (self._block[flag] for flag in _FLAGS)
+        self.restarted = np.zeros(n, np.bool_)
+        self._pool: _native.Pool | None = None
+
+    def pool_arrays(self) -> _native.PoolArrays:
+        """The arrays as the pool takes them."""
+        alone = self._observations.is_single_array
+        return _native.PoolArrays(
+            self._named("current observation"),
+            self._named("final observation"),
+            self._named("current info"),
+            self._named("final info"),
+            self._block["actions"],
+            self.rewards,
+            self.terminated,
+            self.truncated,
+            self.finished,
+            self._block["turns"],
+            None if alone else self.observations,
+            None if alone else self._final_observation,
+        )
+
+    def attach(self, pool: _native.Pool) -> None:
+        """Names the pool that writes here: it puts the infos together."""
+        self._pool = pool
+
+    def _named(self, start: str) -> list[Array]:
+        return [array for name, array in self._block.items() if name.startswith(f"{start} ")]
+
+    def _all_columns(self, when: str) -> Columns:
+        return self._observations.columns(self._named(f"{when} observation"), self._num_envs)
+
+    def _final_observation(self, env: int) -> Any:
+        row = self._observations.batch([column[env : env + 1] for column in self._final_columns], False)
+        return _unbatched(row)
+
+    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+        """Checks all actions, then writes them, into all rows or the given ones; nothing travels beside the block."""
+        where: Any = slice(None) if rows is None else rows
+        (column,) = self._actions.checked(actions, self._num_envs if rows is None else len(rows))
+        if isinstance(self._action_space, Discrete):
+            _check_range(np.asarray(column), self._action_space, awaits_reset=self.finished[where])
+        self._block["actions"][where] = column
+        return []
+
+    def absorb(self, reports: Sequence[Report | None]) -> None:
+        """Nothing outlasts a turn but what lies in the block."""
+
+    def observations(self, copy: bool) -> Any:
+        """The batched observations: fresh arrays, or live views that the next step overwrites."""
+        return self._observations.batch(self._columns, copy)
+
+    def infos(self, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002  all of it lies in the block
+        """The batched infos of the turn that just ended."""
+        assert self._pool is not None
+        return self._pool.infos()
+
+    def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
+        """Nothing travels beside the block."""
+
+    def observations_of(self, rows: Rows) -> Any:
+        """The observations of the given rows as one batch of fresh arrays."""
+        return self._observations.taken(self._columns, rows)
+
+    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:
+        """The infos of the given rows, in arrays of their number."""
+        return _rows_of(self.infos(reports), rows)
+
+    def remember(self, rows: Rows | None = None) -> None:
+        """Nothing: compiled environments are never made again."""
+
+    def recall(self, row: int) -> Any:
+        """Nothing was kept."""
+        raise AssertionError(f"environment {row} was not restarted")
+
+    def restore(self, row: int) -> None:
+        """Nothing was kept."""
+        raise AssertionError(f"environment {row} was not restarted")
+
+
+def _check_range(actions: Array, space: Discrete, awaits_reset: npt.NDArray[np.bool_]) -> None:
+    # A row that is about to be reset ignores its action.
+    wrong = np.flatnonzero(((actions < space.start) | (actions >= space.start + space.n)) & ~awaits_reset)
+    if wrong.size:
+        place = int(wrong[0])
+        last = space.start + space.n - 1
+        raise LayoutError(f"action[{place}]: expected {space.start} to {last}, got {actions[place]}")
+
+
+def _rows_of(infos: Info, rows: Rows) -> Info:
+    """Some rows of batched infos; keys that none of them has are left out."""
+    some: Info = {
+        key: _rows_of(value, rows) if isinstance(value, dict) else value[rows] for key, value in infos.items()
+    }
+    absent = {key for key in infos if f"_{key}" in some and not some[f"_{key}"].any()}
+    return {key: value for key, value in some.items() if key not in absent and key.removeprefix("_") not in absent}
+
+
+def _unbatched(value: Any) -> Any:
+    """The only row of a batched value, as a single environment returns it."""
+    if isinstance(value, dict):
+        return {key: _unbatched(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_unbatched(part) for part in value)
+    return value[0].copy() if value.ndim > 1 else value[0].item()
+
+
+def is_supported(space: Any) -> bool:
+    """Whether actions of this space are what a pool takes: one array."""
+    return isinstance(space, Box | Discrete)
+
+
+def _aligned_zeros(size: int) -> npt.NDArray[np.uint8]:
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size]

@@ -1,0 +1,133 @@
+"""Which of Gymnasium's environments exist in C++, and how their constructor arguments become parameters."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+Parameters = dict[str, Any]
+
+
+class UnsupportedError(TypeError):
+    """The native environments cannot do what was asked; the message says what."""
+
+
+@final
+@dataclass(frozen=True)
+class NativeKind:
+    """An environment that exists in C++.
+
+    Attributes:
+        name: What the compiled catalogue calls it.
+        parameters: From constructor arguments to the parameters in C++; its signature is Gymnasium's, without
+            ``render_mode``.
+        shaping: Arguments on which the spaces depend: all environments of a fleet share them.
+    """
+
+    name: str
+    parameters: Callable[..., Parameters]
+    shaping: frozenset[str] = frozenset()
+
+    def unknown_arguments(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are no arguments of this environment."""
+        known = {*inspect.signature(self.parameters).parameters, "render_mode"}
+        return sorted(set(names) - known)
+
+    def parameters_from(self, env_kwargs: dict[str, Any]) -> Parameters:
+        """The parameters in C++ of an environment made with these arguments."""
+        return self.parameters(**{name: value for name, value in env_kwargs.items() if name != "render_mode"})
+
+
+def _acrobot() -> Parameters:
+    return {}
+
+
+def _cart_pole(sutton_barto_reward: bool = False) -> Parameters:
+    return {"_sutton_barto_reward": bool(sutton_barto_reward)}
+
+
+def _mountain_car(goal_velocity: float = 0) -> Parameters:
+    return {"goal_velocity": float(goal_velocity)}
+
+
+def _pendulum(g: float = 10.0) -> Parameters:
+    return {"g": float(g)}
+
+
+def _blackjack(natural: bool = False, sab: bool = False) -> Parameters:
+    return {"natural": bool(natural), "sab": bool(sab)}
+
+
+def _cliff_walking(is_slippery: bool = False) -> Parameters:
+    return {"is_slippery": bool(is_slippery)}
+
+
+def _frozen_lake(
+    desc: Sequence[str] | None = None,
+    map_name: str | None = "4x4",
+    is_slippery: bool = True,
+    success_rate: float = 1.0 / 3.0,
+    reward_schedule: tuple[float, float, float] = (1, 0, 0),
+) -> Parameters:
+    if desc is None and map_name is None:
+        raise UnsupportedError("a random map (desc=None and map_name=None)")
+    from gymnasium.envs.toy_text.frozen_lake import MAPS  # with all of toy text: not before it is needed
+
+    cells = np.asarray(MAPS[str(map_name)] if desc is None else desc, dtype="c")
+    if cells.ndim != 2:
+        raise UnsupportedError("a map whose rows differ in length")
+    return {
+        "map": cells.tobytes().decode(),
+        "ncol": cells.shape[1],
+        "is_slippery": bool(is_slippery),
+        "success_rate": _as_float("success_rate", success_rate),
+        "reward_schedule": [float(reward) for reward in reward_schedule],
+    }
+
+
+def _taxi(
+    is_rainy: bool = False,
+    fickle_passenger: bool = False,
+    rainy_probability: float = 0.8,
+    fickle_probability: float = 0.3,
+) -> Parameters:
+    return {
+        "is_rainy": bool(is_rainy),
+        "fickle_passenger": bool(fickle_passenger),
+        "rainy_probability": _as_float("rainy_probability", rainy_probability),
+        "fickle_probability": float(fickle_probability),
+    }
+
+
+def _as_float(name: str, value: Any) -> float:
+    """A probability that shows in the infos: one given as an integer would have to stay one there."""
+    if not isinstance(value, float):
+        raise UnsupportedError(f"{name}={value!r}, which is no float")
+    return float(value)
+
+
+_CLASSIC = "gymnasium.envs.classic_control"
+_TOY_TEXT = "gymnasium.envs.toy_text"
+
+_KINDS: dict[str, NativeKind] = {
+    f"{_CLASSIC}.acrobot:AcrobotEnv": NativeKind("Acrobot", _acrobot),
+    f"{_CLASSIC}.cartpole:CartPoleEnv": NativeKind("CartPole", _cart_pole),
+    f"{_CLASSIC}.continuous_mountain_car:Continuous_MountainCarEnv": NativeKind("MountainCarContinuous", _mountain_car),
+    f"{_CLASSIC}.mountain_car:MountainCarEnv": NativeKind("MountainCar", _mountain_car),
+    f"{_CLASSIC}.pendulum:PendulumEnv": NativeKind("Pendulum", _pendulum),
+    f"{_TOY_TEXT}.blackjack:BlackjackEnv": NativeKind("Blackjack", _blackjack),
+    f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
+    f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
+    f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
+}
+"""By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
+
+
+def find(spec: EnvSpec) -> NativeKind | None:
+    """The environment in C++ that does what the spec's entry point does, if there is one."""
+    return _KINDS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None

@@ -1,0 +1,49 @@
+"""One of Gymnasium's own environments, beside the native ones: it knows the spaces, and it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from envfleet.native.catalogue import UnsupportedError
+from envfleet.vector.member import AnyEnv
+from envfleet.vector.spaces import EnvFace
+
+
+@final
+class Model:
+    """A single environment made by ``gymnasium.make``, never stepped.
+
+    Attributes:
+        face: Its spaces, metadata and render mode.
+    """
+
+    def __init__(self, spec: EnvSpec, env_kwargs: dict[str, Any]) -> None:
+        _check_render_mode(env_kwargs.get("render_mode"))
+        self._env: AnyEnv = gymnasium.make(spec, **env_kwargs)
+        self.face = EnvFace.of(self._env)
+        layer: Any = self._env
+        while isinstance(layer, gymnasium.Wrapper):
+            if type(layer) not in (TimeLimit, OrderEnforcing, PassiveEnvChecker):
+                self._env.close()
+                raise UnsupportedError(f"the wrapper {type(layer).__name__} in the environment's spec")
+            layer = layer.env
+
+    def draw(self, attributes: Mapping[str, Any]) -> Any:
+        """The frame of an environment in the state that the attributes describe."""
+        for name, value in attributes.items():
+            setattr(self._env.unwrapped, name, value)
+        return self._env.unwrapped.render()
+
+    def close(self) -> None:
+        """Closes its window, if it has one."""
+        self._env.close()
+
+
+def _check_render_mode(mode: Any) -> None:
+    if mode == "human" or str(mode).endswith("_list"):
+        raise UnsupportedError(f"render_mode={mode!r}, as it draws at every step")

@@ -1,0 +1,163 @@
+"""All environments of a native fleet in one place: carries out orders by asking the pool."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from envfleet import _native
+from envfleet.errors import EnvRaisedError
+from envfleet.native.arguments import NO_LIMIT
+from envfleet.native.model import Model
+from envfleet.vector.failures import Failure
+from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+
+ResetTicket: TypeAlias = "tuple[int | None, dict[str, Any] | None]"
+"""A seed and options, either of which may be missing."""
+
+_STEP, _RESET = 1, 2
+
+
+class NativeEnvError(RuntimeError):
+    """A compiled environment threw an exception."""
+
+
+@final
+class NativeShard:
+    """What ``Shard`` is for Python environments."""
+
+    def __init__(self, pool: _native.Pool, model: Model, num_envs: int) -> None:
+        self._pool, self._model = pool, model
+        self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
+        for env, seed in enumerate(self._seeds):
+            pool.seed(env, seed)
+        self._getters: dict[str, Callable[[int], Any]] = {
+            "np_random": self._np_random,
+            "np_random_seed": self._seeds.__getitem__,
+            "render": self._render,
+            "render_mode": lambda _: model.face.render_mode,
+            "_elapsed_steps": pool.elapsed,
+            "_max_episode_steps": self._time_limit,
+        }
+
+    def execute(self, order: Order) -> Report | None:
+        """Carries out an order; None when everything it has to say lies in the block."""
+        if isinstance(order, StepOrder):
+            self._pool.step_stored()
+            return self._report("step")
+        if isinstance(order, ResetOrder):
+            return self._reset(order)
+        if isinstance(order, CallOrder):
+            return self._call(order)
+        return self._set_attr(order)
+
+    def _reset(self, order: ResetOrder) -> Report | None:
+        for env in np.flatnonzero(order.mask).tolist():
+            seed = order.seeds[env]
+            if seed is not None:
+                self._pool.seed(env, seed)
+                self._seeds[env] = seed
+        options = list(order.options) if any(order.options) else []
+        self._pool.reset(order.mask, options)
+        return self._report("reset")
+
+    def serve(self, steps: Sequence[int], resets: Mapping[int, ResetTicket]) -> Report | None:
+        """Steps some environments and resets others."""
+        tickets = np.zeros(len(self._seeds), np.uint8)
+        tickets[list(steps)], tickets[list(resets)] = _STEP, _RESET
+        options: list[dict[str, Any] | None] = [None] * len(tickets)
+        for env, (seed, options[env]) in resets.items():
+            if seed is not None:
+                self._pool.seed(env, seed)
+                self._seeds[env] = seed
+        self._pool.serve(tickets, options if any(options) else [])
+        return self._report("step")
+
+    def _report(self, method: str) -> Report | None:
+        failure = self._pool.failure()
+        if failure is None:
+            return None
+        return Report(failures=[self.failure_of(method, *failure)])
+
+    @staticmethod
+    def failure_of(method: str, env: int, message: str) -> Failure:
+        """An exception of a compiled environment as the fleet raises it."""
+        return Failure(env, method, "", NativeEnvError(message), "(compiled code has none)\n")
+
+    def _call(self, order: CallOrder) -> Report:
+        report = Report()
+        for env in np.flatnonzero(order.mask).tolist():
+            try:
+                if order.args or order.kwargs:
+                    raise self._no_attribute(order.name, "no method to call with arguments")
+                report.results.append((env, self._get(env, order.name)))
+            except Exception as error:
+                report.failures.append(Failure.of(error, env, "call", order.name))
+        return report
+
+    def _get(self, env: int, name: str) -> Any:
+        getter = self._getters.get(name)
+        if getter is not None:
+            return getter(env)
+        try:
+            return self._pool.get(env, name)
+        except AttributeError:
+            raise self._no_attribute(name, "no attribute") from None
+
+    def _no_attribute(self, name: str, what: str) -> AttributeError:
+        names = [*self._pool.parameter_names(), *self._pool.variable_names(), *self._getters]
+        return AttributeError(
+            f"A native environment has {what} {name!r}; it has {', '.join(names)}. "
+            "For anything else make the fleet with backend='sync' or 'process'."
+        )
+
+    def _set_attr(self, order: SetAttrOrder) -> Report:
+        report = Report()
+        chosen = np.flatnonzero(order.mask).tolist()
+        values = [order.values[env] for env in chosen]
+        if order.mask.all() and all(value is values[0] for value in values):
+            chosen = [-1]
+        for env in chosen:
+            try:
+                self._set(env, order.name, values[0] if env == -1 else order.values[env])
+            except Exception as error:
+                report.failures.append(Failure.of(error, max(env, 0), "set_attr", order.name))
+        return report
+
+    def _set(self, env: int, name: str, value: Any) -> None:
+        """Sets an attribute of an environment; -1 stands for all of them."""
+        if name in self._getters:
+            raise AttributeError(f"{name} of a native environment cannot be set.")
+        try:
+            self._pool.set_everywhere(name, value) if env == -1 else self._pool.set(env, name, value)
+        except AttributeError:
+            raise self._no_attribute(name, "no attribute") from None
+
+    def _np_random(self, env: int) -> np.random.Generator:
+        state, increment, has_half, half = self._pool.rng_state(env)
+        bits = np.random.PCG64()
+        bits.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state[0] << 64 | state[1], "inc": increment[0] << 64 | increment[1]},
+            "has_uint32": has_half,
+            "uinteger": half,
+        }
+        return np.random.Generator(bits)
+
+    def _time_limit(self, env: int) -> int | None:
+        limit = self._pool.time_limit(env)
+        return None if limit == NO_LIMIT else limit
+
+    def _render(self, env: int) -> Any:
+        if self._model.face.render_mode is None:
+            raise EnvRaisedError("Pass render_mode='rgb_array' to make_vec to render.", worker=None, env_indices=(env,))
+        names = [*self._pool.parameter_names(), *self._pool.variable_names()]
+        return self._model.draw({name: self._pool.get(env, name) for name in names})
+
+    def close(self) -> None:
+        """Closes what draws."""
+        self._pool.ready = False
+        self._model.close()

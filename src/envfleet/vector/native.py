@@ -1,0 +1,253 @@
+"""NativeVectorEnv: compiled environments on threads. A thin face on the C++ pool."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+from envfleet import _native
+from envfleet.native import catalogue
+from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
+from envfleet.native.buffers import NativeBuffers
+from envfleet.native.catalogue import UnsupportedError
+from envfleet.native.model import Model
+from envfleet.native.shard import NativeShard, ResetTicket
+from envfleet.vector import arguments
+from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.infos import Info
+from envfleet.vector.orders import Order, Report, ResetOrder, StepOrder
+from envfleet.vector.process.launch import usable_cores
+from envfleet.vector.spaces import checked_mode, fleet_spaces
+from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed, StepResult
+
+_MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
+_VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
+_NOTHING = StepOrder()
+
+
+@final
+@dataclass(frozen=True)
+class EnvState:
+    """One environment as it was: its state, random generator and step count, but not its parameters."""
+
+    kind: str
+    data: bytes
+
+
+@final
+class NativeVectorEnv(FleetVectorEnv):
+    """Runs compiled environments that give the numbers of Gymnasium's own.
+
+    Args:
+        spec: A registered id or a spec.
+        num_envs: How many.
+        copy: True: returned observations are the caller's to keep. False: they are live views, valid until
+            the next ``step`` or ``reset``.
+        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
+        threads: How many threads step the environments, the caller's being one. By default as many as pay off,
+            measured while running, and never more than the cores.
+        batch_size: How many environments ``recv`` waits for; by default all.
+        env_kwargs: The environment's constructor arguments, and Gymnasium's ``max_episode_steps``.
+        varied: Further arguments, one dict an environment.
+    """
+
+    def __init__(
+        self,
+        spec: str | EnvSpec,
+        num_envs: int = 1,
+        copy: bool = True,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        *,
+        threads: int | None = None,
+        batch_size: int | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        varied: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.closed = True  # until there is something to close
+        self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
+        mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
+        threads_wanted = _checked_threads(threads, num_envs)
+        envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
+        model = Model(self.spec, {**(env_kwargs or {}), **(varied[0] if varied else {})})
+        spaces = fleet_spaces([model.face] * num_envs, "same", mode)
+        buffers = NativeBuffers(spaces, _native.info_columns(kind.name, envs[0].parameters))
+        self._pool = _native.make(
+            kind.name,
+            [each.parameters for each in envs],
+            buffers.pool_arrays(),
+            _MODES[mode],
+            [each.time_limit for each in envs] * (num_envs // len(envs)),
+            threads_wanted,
+            threads is None,
+        )
+        buffers.attach(self._pool)
+        self._kind = kind.name
+        self._order: Order = _NOTHING
+        self._quick_step = self._pool.step
+        self._shard = NativeShard(self._pool, model, num_envs)
+        self._queue: deque[tuple[int, ResetTicket | None]] = deque()
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False)
+        self._finished = buffers.finished
+        self._needs_reset = "The environments have not been reset yet."
+        self.plan = f"native: {kind.name} is compiled and gives Gymnasium's numbers."
+        self.closed = False
+
+    def step(self, actions: Any) -> StepResult:
+        """Steps all environments; as in :class:`FleetVectorEnv`, in one call of compiled code where possible."""
+        result = self._quick_step(actions, self.copy)
+        if result is None:
+            return super().step(actions)
+        if result is False:
+            self._raise_quick_failure()
+        return result  # type: ignore[return-value]
+
+    def _raise_quick_failure(self) -> None:
+        failure = self._pool.failure()
+        assert failure is not None
+        self._raise_first_failure("step", [Report(failures=[self._shard.failure_of("step", *failure)])])
+
+    def _reset_order(self, call: str, seed: Seed, options: Options) -> ResetOrder:
+        """As in :class:`FleetVectorEnv`; options that the environments do not know are refused by name."""
+        if options is not None:
+            self._check_open()
+            _, per_env = arguments.reset_options(options, self.num_envs)
+            self._pool.check_options(per_env)
+        return super()._reset_order(call, seed, options)
+
+    def reset_wait(self, timeout: float | None = None) -> tuple[Any, Info]:
+        """As in :class:`FleetVectorEnv`."""
+        result = super().reset_wait(timeout)
+        self._pool.ready = True
+        return result
+
+    def step_wait(self, timeout: float | None = None) -> StepResult:
+        """As in :class:`FleetVectorEnv`."""
+        result = super().step_wait(timeout)
+        self._pool.ready = True
+        return result
+
+    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
+        """As in :class:`FleetVectorEnv`."""
+        try:
+            return super().call_wait(timeout)
+        finally:
+            self._pool.ready = self._needs_reset is None and self._pending is None and not self.closed
+
+    def recv(self, timeout: float | None = None) -> StepResult:
+        """As in :class:`FleetVectorEnv`."""
+        result = super().recv(timeout)
+        self._pool.ready = not self._out.any()
+        return result
+
+    def get_state(self, index: int) -> EnvState:
+        """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later."""
+        self._check_idle("get_state")
+        (env,) = arguments.env_indices(index, self.num_envs)
+        return EnvState(self._kind, self._pool.snapshot(env))
+
+    def set_state(self, index: int, state: EnvState) -> Any:
+        """Puts environment ``index`` back into a state, of this fleet or another of the same kind.
+
+        Returns:
+            All observations, batched: those of the others are unchanged.
+        """
+        self._check_idle("set_state")
+        (env,) = arguments.env_indices(index, self.num_envs)
+        if not isinstance(state, EnvState) or state.kind != self._kind:
+            raise TypeError(f"set_state needs a state of {self._kind} from get_state(), got {state!r:.80}.")
+        self._pool.restore(env, state.data)
+        return self._buffers.observations(self.copy)
+
+    def _begin(self, order: Order) -> None:
+        self._pool.ready = False
+        self._order = order
+
+    def _finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
+        return [self._shard.execute(self._order)]
+
+    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:  # noqa: ARG002  there are none
+        self._pool.ready = False
+        self._queue.extend((row, None) for row in rows.tolist())
+
+    def _send_resets(self, order: ResetOrder) -> None:
+        self._pool.ready = False
+        self._queue.extend(enumerate(zip(order.seeds, order.options, strict=True)))
+
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
+        work = [self._queue.popleft() for _ in range(count)]
+        resets = {row: ticket for row, ticket in work if ticket is not None}
+        report = self._shard.serve([row for row, ticket in work if ticket is None], resets)
+        return np.array([row for row, _ in work], np.intp), [report, *[None] * (count - 1)]
+
+    def _is_busy(self) -> bool:
+        return False
+
+    def _discard(self) -> None:
+        self._queue.clear()
+
+    def _recover(self) -> None:
+        self._queue.clear()
+
+    def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
+        self._shard.close()
+
+    def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
+        return None
+
+
+def has_native(spec: EnvSpec) -> bool:
+    """Whether there is a compiled environment for this spec."""
+    return catalogue.find(spec) is not None
+
+
+def make_native(
+    spec: EnvSpec,
+    num_envs: int,
+    vector_kwargs: dict[str, Any],
+    env_kwargs: Mapping[str, Any],
+    varied: Sequence[Mapping[str, Any]] | None,
+) -> NativeVectorEnv:
+    """What ``make_vec`` makes; an UnsupportedError names what native environments cannot do."""
+    rest = {name: value for name, value in vector_kwargs.items() if (name, value) != ("observation_mode", "same")}
+    unknown = sorted(rest.keys() - _VECTOR_ARGUMENTS)
+    if unknown:
+        raise UnsupportedError(f"the vector_kwargs argument {unknown[0]!r}")
+    return NativeVectorEnv(spec, num_envs, env_kwargs=env_kwargs, varied=varied, **rest)
+
+
+def _kind_of(spec: EnvSpec) -> catalogue.NativeKind:
+    kind = catalogue.find(spec)
+    if kind is None:
+        raise UnsupportedError(f"{spec.id}, which has not been written in C++")
+    return kind
+
+
+def _arguments_of_all(
+    spec: EnvSpec,
+    kind: catalogue.NativeKind,
+    env_kwargs: dict[str, Any],
+    varied: Sequence[Mapping[str, Any]] | None,
+    num_envs: int,
+) -> list[EnvArguments]:
+    """One for all environments if they are the same, else one each."""
+    if not varied:
+        return [env_arguments(spec, kind, env_kwargs)]
+    if len(varied) != num_envs:
+        raise ValueError(f"varied must have one dict an environment: expected {num_envs}, got {len(varied)}.")
+    check_varied(kind, varied)
+    return [env_arguments(spec, kind, {**env_kwargs, **each}) for each in varied]
+
+
+def _checked_threads(threads: Any, num_envs: int) -> int:
+    if threads is None:
+        return min(usable_cores(), num_envs)
+    if not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"threads must be a positive integer or None, got {threads!r}.")
+    return int(threads)
