@@ -61,7 +61,7 @@ def download(folder: Path) -> Path:
     search = os.pathsep.join(filter(None, (str(stand_in.parent), os.environ.get("PYTHONPATH"))))
     subprocess.run(
         [sys.executable, "-m", "pip", "download", *options, *patience, *where],
-        env={**os.environ, "PYTHONPATH": search},
+        env={**os.environ, "PYTHONPATH": search, "PIP_USE_PEP517": "1"},  # older pips prefer the setup script
         stdin=subprocess.DEVNULL,
         check=True,
         timeout=120,
@@ -82,5 +82,7 @@ def unpack(archive: Path, folder: Path) -> None:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except (OSError, ValueError, subprocess.SubprocessError, tarfile.TarError) as error:
+    except subprocess.SubprocessError:
+        sys.exit(f"pip could not download {NAME}=={VERSION}.")
+    except (OSError, ValueError, tarfile.TarError) as error:
         sys.exit(f"{type(error).__name__}: {error}")
