@@ -9,11 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test check format bench bench-learning bench-training clean
+.PHONY: help train setup test check format sanitize bench bench-native bench-learning bench-training clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
+	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make bench           set everything up, measure the engine against Gymnasium's on this machine"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
 	@echo "make bench-training  training against Stable-Baselines3: about an hour"
@@ -50,6 +51,19 @@ check: setup
 
 test: check
 	$(BIN)/python -m pytest
+
+# The engine and the compiled environments without Python, as programs that end with an error or not at all.
+CPP_TESTS := $(basename $(notdir $(wildcard cpp/tests/*.cpp)))
+NUMPY = $(shell $(BIN)/python -c "import numpy; print(numpy.get_include())")
+CPP_TEST_FLAGS = -std=c++20 -O1 -g -Wall -Wextra -Werror -ffp-contract=off -Icpp -isystem $(NUMPY) -pthread
+
+sanitize: setup
+	mkdir -p build/sanitize
+	set -e; for kind in address,undefined thread; do for name in $(CPP_TESTS); do \
+	  $(CXX) $(CPP_TEST_FLAGS) -fsanitize=$$kind -fno-sanitize-recover=all -fno-omit-frame-pointer cpp/tests/$$name.cpp \
+	    $(NUMPY)/../../random/lib/libnpyrandom.a -o build/sanitize/$$name-$$kind; \
+	  build/sanitize/$$name-$$kind; echo "$$name: nothing found by the $$kind sanitizer"; \
+	done; done
 
 format: setup
 	$(BIN)/ruff check --fix

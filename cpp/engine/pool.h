@@ -1,32 +1,6 @@
 // Many environments of one type: autoreset, time limits, threads.
 //
-// An environment is a plain struct with static functions:
-//
-//     struct Game {
-//         struct Params { ... };                      // constants of one environment
-//         struct State { ... };                       // what changes
-//         using Action = int64_t;                     // or const float*, a row of an array
-//         static constexpr int64_t num_actions = 2;   // of integer actions
-//
-//         static void reset(State&, Rng&, const Params&);
-//         static Outcome step(State&, Rng&, const Params&, Action);
-//         static void observe(const State&, const Params&, const Row& out);
-//         static std::vector<size_t> observation_bytes(const Params&);   // of each leaf of `out`
-//         static auto parameters();                   // tuple of field("name", &Params::name)
-//         static auto variables();                    // the same of State
-//     };
-//
-// and, where it has any of these:
-//
-//     static size_t action_size(const Params&);       // numbers in an action that is a row
-//     struct ResetOptions { static auto fields(); void check() const; };   reset(..., options)
-//     static auto constants();                        // fields of Params fixed when it is made
-//     void Params::prepare();                         // called once all fields are set
-//     static std::vector<InfoColumn> infos(const Params&);
-//     static void inform(const State&, const Params&, const Row& out);
-//     State(const Params&);                           // a state that needs building
-//     static std::vector<std::byte> save(const State&);  static void load(State&, span);
-//     static void step_block(...);                    // many rows at once, see below
+// What an environment must have is written in environment.h.
 #pragma once
 
 #include <array>
@@ -41,40 +15,10 @@
 
 #include "engine/any_pool.h"
 #include "engine/crew.h"
+#include "engine/environment.h"
+#include "engine/snapshot.h"
 
 namespace envfleet {
-
-template <class Env>
-concept HasOptions = requires { typename Env::ResetOptions; };
-
-template <class Env>
-concept HasInfos = requires(const typename Env::State& state, const typename Env::Params& params,
-                            const Row& out) { Env::inform(state, params, out); };
-
-template <class Env>
-concept HasConstants = requires { Env::constants(); };
-
-template <class Env>
-concept HasSave = requires(const typename Env::State& state) { Env::save(state); };
-
-// Steps `count` environments with equal parameters. Rows awaiting a reset are stepped too and the
-// result thrown away, so it must accept any state, and draw no random numbers.
-template <class Env>
-concept HasBlock = requires(typename Env::State* states, const typename Env::Params& params,
-                            const typename Env::Action* actions, double* rewards,
-                            uint8_t* terminated, float* observations) {
-    Env::step_block(states, params, actions, size_t{}, rewards, terminated, observations);
-};
-
-template <class Env>
-concept Environment =
-    requires(typename Env::State& state, Rng& rng, const typename Env::Params& params,
-             typename Env::Action action, const Row& out) {
-        { Env::step(state, rng, params, action) } -> std::same_as<Outcome>;
-        Env::observe(std::as_const(state), params, out);
-        Env::parameters();
-        Env::variables();
-    };
 
 template <Environment Env>
 class Pool final : public AnyPool {
@@ -179,33 +123,28 @@ class Pool final : public AnyPool {
     }
 
     std::vector<std::byte> snapshot(size_t env) const override {
-        std::vector<std::byte> bytes(sizeof(Fixed));
-        const Fixed fixed{rngs_[env], elapsed_[env], out_.finished[env]};
-        std::memcpy(bytes.data(), &fixed, sizeof fixed);
-        const auto state = save(states_[env]);
+        std::vector<std::byte> bytes;
+        append(bytes, rngs_[env]);
+        append(bytes, elapsed_[env]);
+        append(bytes, out_.finished[env]);
+        const auto state = save_state<Env>(states_[env]);
         bytes.insert(bytes.end(), state.begin(), state.end());
         return bytes;
     }
 
     void restore(size_t env, std::span<const std::byte> snapshot) override {
-        if (snapshot.size() < sizeof(Fixed))
-            throw std::invalid_argument("no snapshot of this pool");
-        load(states_[env], snapshot.subspan(sizeof(Fixed)));
-        Fixed fixed;
-        std::memcpy(static_cast<void*>(&fixed), snapshot.data(), sizeof fixed);
-        rngs_[env] = fixed.rng;
-        elapsed_[env] = fixed.elapsed;
-        out_.finished[env] = fixed.finished;
+        constexpr size_t fixed = sizeof(Rng) + sizeof(int64_t) + sizeof(uint8_t);
+        if (snapshot.size() < fixed) throw std::invalid_argument("no snapshot of this pool");
+        load_state<Env>(states_[env], snapshot.subspan(fixed));
+        const std::byte* next = snapshot.data();
+        next = take(next, rngs_[env]);
+        next = take(next, elapsed_[env]);
+        take(next, out_.finished[env]);
         show(env, out_.observations, out_.infos);
     }
 
   private:
     struct None {};
-    struct Fixed {
-        Rng rng;
-        int64_t elapsed;
-        uint8_t finished;
-    };
     static constexpr size_t block = 64;
 
     // A value that cannot be shown is refused, and the state stays as it was.
@@ -388,33 +327,6 @@ class Pool final : public AnyPool {
             out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
             out_.turns[env] = Turn::reset;
         });
-    }
-
-    // -- snapshots
-    // ---------------------------------------------------------------------------------
-
-    static std::vector<std::byte> save(const State& state) {
-        if constexpr (HasSave<Env>) {
-            return Env::save(state);
-        } else if constexpr (std::is_trivially_copyable_v<State>) {
-            const auto bytes = std::as_bytes(std::span(&state, 1));
-            return {bytes.begin(), bytes.end()};
-        } else {
-            throw std::runtime_error("this environment's state cannot be copied");
-        }
-    }
-
-    static void load(State& state, std::span<const std::byte> bytes) {
-        if constexpr (HasSave<Env>) {
-            Env::load(state, bytes);
-        } else if constexpr (std::is_trivially_copyable_v<State>) {
-            if (bytes.size() != sizeof(State)) {
-                throw std::invalid_argument("no snapshot of an environment of this type");
-            }
-            std::memcpy(static_cast<void*>(&state), bytes.data(), sizeof(State));
-        } else {
-            throw std::runtime_error("this environment's state cannot be restored");
-        }
     }
 
     const size_t num_envs_;

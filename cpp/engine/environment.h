@@ -1,0 +1,74 @@
+// What an environment is to the pool.
+//
+// An environment is a plain struct with static functions:
+//
+//     struct Game {
+//         struct Params { ... };                      // constants of one environment
+//         struct State { ... };                       // what changes
+//         using Action = int64_t;                     // or const float*, a row of an array
+//         static constexpr int64_t num_actions = 2;   // of integer actions
+//
+//         static void reset(State&, Rng&, const Params&);
+//         static Outcome step(State&, Rng&, const Params&, Action);
+//         static void observe(const State&, const Params&, const Row& out);
+//         static std::vector<size_t> observation_bytes(const Params&);   // of each leaf of `out`
+//         static auto parameters();                   // tuple of field("name", &Params::name)
+//         static auto variables();                    // the same of State
+//     };
+//
+// and, where it has any of these:
+//
+//     static size_t action_size(const Params&);       // numbers in an action that is a row
+//     struct ResetOptions { static auto fields(); void check() const; };   reset(..., options)
+//     static auto constants();                        // fields of Params fixed when it is made
+//     void Params::prepare();                         // called once all fields are set
+//     static std::vector<InfoColumn> infos(const Params&);
+//     static void inform(const State&, const Params&, const Row& out);
+//     State(const Params&);                           // a state that needs building
+//     static std::vector<std::byte> save(const State&);  static void load(State&, span);
+//     static void step_block(...);                    // many rows at once, see below
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "engine/random.h"
+#include "engine/rows.h"
+
+namespace envfleet {
+
+template <class Env>
+concept HasOptions = requires { typename Env::ResetOptions; };
+
+template <class Env>
+concept HasInfos = requires(const typename Env::State& state, const typename Env::Params& params,
+                            const Row& out) { Env::inform(state, params, out); };
+
+template <class Env>
+concept HasConstants = requires { Env::constants(); };
+
+template <class Env>
+concept HasSave = requires(const typename Env::State& state) { Env::save(state); };
+
+// Steps `count` environments with equal parameters. Rows awaiting a reset are stepped too and the
+// result thrown away, so it must accept any state, and draw no random numbers.
+template <class Env>
+concept HasBlock = requires(typename Env::State* states, const typename Env::Params& params,
+                            const typename Env::Action* actions, double* rewards,
+                            uint8_t* terminated, float* observations) {
+    Env::step_block(states, params, actions, size_t{}, rewards, terminated, observations);
+};
+
+template <class Env>
+concept Environment =
+    requires(typename Env::State& state, Rng& rng, const typename Env::Params& params,
+             typename Env::Action action, const Row& out) {
+        { Env::step(state, rng, params, action) } -> std::same_as<Outcome>;
+        Env::observe(std::as_const(state), params, out);
+        Env::parameters();
+        Env::variables();
+    };
+
+}  // namespace envfleet

@@ -1,0 +1,177 @@
+// The pool on an environment that counts: autoreset, time limits, failures, snapshots, threads.
+#include "engine/pool.h"
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "tests/check.h"
+#include "tests/fleet.h"
+
+using namespace envfleet;
+
+// Its state lives on the heap and cannot be copied, as that of a physics engine. Action 9 throws.
+struct Counter {
+    struct Params {
+        int64_t length = 3;
+    };
+    struct State {
+        explicit State(const Params& p) : steps(std::make_unique<int64_t>(0)), length(p.length) {}
+        std::unique_ptr<int64_t> steps;
+        int64_t length;
+        int64_t episodes = 0;
+    };
+    using Action = int64_t;
+    static constexpr int64_t num_actions = 10;
+
+    static void reset(State& s, Rng&, const Params&) {
+        *s.steps = 0;
+        ++s.episodes;
+    }
+    static Outcome step(State& s, Rng&, const Params&, int64_t action) {
+        if (action == 9) throw std::runtime_error("told to");
+        ++*s.steps;
+        return {static_cast<double>(action), *s.steps >= s.length};
+    }
+    static std::vector<size_t> observation_bytes(const Params&) { return {2 * sizeof(int64_t)}; }
+    static void observe(const State& s, const Params&, const Row& out) {
+        out.leaf<int64_t>(0)[0] = s.episodes;
+        out.leaf<int64_t>(0)[1] = *s.steps;
+    }
+    static std::vector<std::byte> save(const State& s) {
+        std::vector<std::byte> bytes;
+        append(bytes, *s.steps);
+        append(bytes, s.episodes);
+        return bytes;
+    }
+    static void load(State& s, std::span<const std::byte> bytes) {
+        if (bytes.size() != 16) throw std::invalid_argument("no snapshot of a counter");
+        take(take(bytes.data(), *s.steps), s.episodes);
+    }
+    static auto parameters() { return std::tuple(field("length", &Params::length)); }
+    static auto variables() { return std::tuple(field("episodes", &State::episodes)); }
+};
+
+using Counters = Fleet<Counter>;
+
+void check_row(const Counters& fleet, size_t env, int64_t episode, int64_t step) {
+    check(fleet.observation<int64_t>(env, 0, 0) == episode);
+    check(fleet.observation<int64_t>(env, 0, 1) == step);
+}
+
+void test_next_step() {
+    Counters fleet(2, Autoreset::next_step, 1, false);
+    fleet.reset();
+    for (int i = 1; i <= 3; ++i) {
+        fleet.step<int64_t>({1, 2});
+        check_row(fleet, 1, 1, i);
+        check(fleet.rewards[1] == 2.0);
+        check(fleet.terminated[1] == (i == 3));
+    }
+    fleet.step<int64_t>({9, 9});  // ignored: this turn is the reset
+    check(!fleet.pool.failure());
+    check_row(fleet, 0, 2, 0);
+    check(fleet.rewards[0] == 0.0 && !fleet.terminated[0] && fleet.turns[0] == Turn::reset);
+}
+
+void test_same_step() {
+    Counters fleet(1, Autoreset::same_step, 1, false);
+    fleet.reset();
+    for (int i = 0; i < 3; ++i) fleet.step<int64_t>({1});
+    check_row(fleet, 0, 2, 0);
+    check(fleet.terminated[0] && fleet.turns[0] == Turn::ended_and_reset);
+    check(reinterpret_cast<int64_t*>(fleet.final_observations[0].data())[1] == 3);
+    fleet.step<int64_t>({1});
+    check_row(fleet, 0, 2, 1);
+}
+
+void test_time_limit_and_mask() {
+    Counters fleet(2, Autoreset::disabled, 1, false, {{.length = 100}}, 2);
+    fleet.reset();
+    fleet.step<int64_t>({1, 1});
+    check(!fleet.truncated[0]);
+    fleet.step<int64_t>({1, 1});
+    check(fleet.truncated[0] && !fleet.terminated[0] && fleet.finished[1]);
+    fleet.pool.reset(std::vector<uint8_t>{0, 1}, {});
+    check_row(fleet, 0, 1, 2);
+    check_row(fleet, 1, 2, 0);
+    check(fleet.finished[0] && !fleet.finished[1] && fleet.turns[0] == Turn::none);
+}
+
+void test_failures_name_the_first_and_spare_the_others() {
+    Counters fleet(40, Autoreset::next_step, 4, false, {{.length = 100}});
+    fleet.reset();
+    std::vector<int64_t> actions(40, 1);
+    actions[33] = actions[17] = 9;
+    fleet.step(actions);
+    check(fleet.pool.failure() && fleet.pool.failure()->env == 17);
+    check(fleet.pool.failure()->message == "told to");
+    check_row(fleet, 39, 1, 1);
+    check_row(fleet, 17, 1, 0);
+    fleet.reset();
+    check(!fleet.pool.failure());
+}
+
+void test_fields() {
+    Counters fleet(2, Autoreset::next_step, 1, false);
+    fleet.reset();
+    check(fleet.pool.set(1, "length", int64_t{7}));
+    check(std::get<int64_t>(*fleet.pool.get(1, "length")) == 7);
+    check(std::get<int64_t>(*fleet.pool.get(0, "length")) == 3);
+    check(fleet.pool.set(0, "episodes", int64_t{5}));
+    check_row(fleet, 0, 5, 0);
+    check(!fleet.pool.set(0, "nothing", 1.0) && !fleet.pool.get(0, "nothing"));
+    bool refused = false;
+    try {
+        fleet.pool.set(0, "length", std::string("long"));
+    } catch (const std::invalid_argument&) {
+        refused = true;
+    }
+    check(refused);
+}
+
+void test_snapshots() {
+    Counters fleet(2, Autoreset::next_step, 1, false, {{.length = 100}});
+    fleet.reset();
+    fleet.step<int64_t>({1, 1});
+    const auto kept = fleet.pool.snapshot(0);
+    for (int i = 0; i < 5; ++i) fleet.step<int64_t>({1, 1});
+    check_row(fleet, 0, 1, 6);
+    fleet.pool.restore(0, kept);
+    check_row(fleet, 0, 1, 1);
+    check(fleet.pool.elapsed(0) == 1 && fleet.pool.elapsed(1) == 6);
+}
+
+// Under the thread sanitizer this is the test: helpers come late, lose their rows, get new work.
+void test_threads(bool adaptive) {
+    for (const unsigned threads : {2u, 3u, 8u}) {
+        Counters fleet(100, Autoreset::next_step, threads, adaptive);
+        fleet.reset();
+        const std::vector<int64_t> actions(100, 1);
+        for (int turn = 1; turn <= 2000; ++turn) {
+            fleet.step(actions);
+            for (size_t env = 0; env < 100; ++env) check_row(fleet, env, 1 + turn / 4, turn % 4);
+        }
+    }
+}
+
+void test_pools_that_are_made_and_ended_in_a_hurry() {
+    const std::vector<int64_t> actions(8, 1);
+    for (int i = 0; i < 200; ++i) {
+        Counters fleet(8, Autoreset::next_step, 4, false);
+        fleet.reset();
+        if (i % 2) fleet.step(actions);
+    }
+}
+
+int main() {
+    test_next_step();
+    test_same_step();
+    test_time_limit_and_mask();
+    test_failures_name_the_first_and_spare_the_others();
+    test_fields();
+    test_snapshots();
+    test_threads(false);
+    test_threads(true);
+    test_pools_that_are_made_and_ended_in_a_hurry();
+}
