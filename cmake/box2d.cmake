@@ -23,6 +23,8 @@ foreach(name b2Distance b2TimeOfImpact)
   list(APPEND box2d_files "${CMAKE_BINARY_DIR}/box2d_altered/${name}.cpp")
 endforeach()
 add_library(box2d OBJECT ${box2d_files} cpp/bindings/box2d.cpp)
+set_source_files_properties(cpp/bindings/box2d.cpp PROPERTIES
+  SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS "-Wall;-Wextra;-Werror")
 # First those of ours: they keep Python and the clock out of Box2D.
 target_include_directories(box2d BEFORE PRIVATE cpp/box2d_stubs)
 target_include_directories(box2d PRIVATE cpp)
@@ -31,8 +33,8 @@ target_include_directories(box2d SYSTEM PRIVATE "${BOX2D_SOURCES}" ${Python_NumP
 # Gymnasium's package and this one never meet.
 target_compile_options(box2d PRIVATE -O3 -ffp-contract=off -fno-builtin-sin -fno-builtin-cos -ftls-model=initial-exec)
 set_target_properties(box2d PROPERTIES
-  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-set_source_files_properties(cpp/bindings/box2d.cpp PROPERTIES COMPILE_OPTIONS "-Wall;-Wextra;-Werror")
+  POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+  UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
 target_sources(_native PRIVATE $<TARGET_OBJECTS:box2d>)
 target_compile_definitions(_native PRIVATE ENVFLEET_BOX2D)
 install(FILES "${BOX2D_SOURCES}/Box2D/Box2D-License.txt" DESTINATION envfleet/licenses)

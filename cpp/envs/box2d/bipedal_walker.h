@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -202,34 +201,26 @@ struct BipedalWalker {
         std::copy(s.observation.begin(), s.observation.end(), out.leaf<float>(0));
     }
 
-    // The world's memory, its length first, then the history.
-    static std::vector<std::byte> save(const State& s) {
-        const std::vector<int32>& memory = s.scene->memory();
-        const uint64_t count = memory.size();
-        std::vector<std::byte> bytes(sizeof count + count * sizeof(int32));
-        std::memcpy(bytes.data(), &count, sizeof count);
-        if (count > 0)
-            std::memcpy(bytes.data() + sizeof count, memory.data(), count * sizeof(int32));
-        const auto history = s.history.bytes();
-        bytes.insert(bytes.end(), history.begin(), history.end());
-        return bytes;
-    }
-    static void load(State& s, std::span<const std::byte> bytes) {
-        std::vector<int32> memory;
-        const auto past = History<Params, StoredAction>::from(without_memory(bytes, memory));
-        State again;
-        again.scene->remember(memory);
-        Rng rng = past.start;
-        reset(again, rng, past.params);
-        for (const auto& [params, action] : past.turns) step(again, rng, params, action.data());
-        s = std::move(again);
-    }
-
     static auto parameters() { return std::tuple(field("hardcore", &Params::hardcore)); }
     static auto variables() {
         return std::tuple(
             field("game_over", &State::game_over), field("prev_shaping", &State::prev_shaping),
             field("_poses", &State::scene), field("_random_state_at_reset", &State::history));
+    }
+
+    // The world's memory, its length first, then the history.
+    static std::vector<std::byte> save(const State& s) {
+        std::vector<std::byte> bytes;
+        if (!s.history.begun) return bytes;
+        append(bytes, uint64_t{s.scene->memory().size()});
+        for (const int32 node : s.scene->memory()) append(bytes, node);
+        s.history.write(bytes, parameters());
+        return bytes;
+    }
+    static void load(State& s, std::span<const std::byte> bytes) {
+        State again;
+        if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        s = std::move(again);
     }
 
   private:
@@ -239,24 +230,31 @@ struct BipedalWalker {
         for (int i = 0; i < clouds * numbers; ++i) rng.random();
     }
 
-    static std::span<const std::byte> without_memory(std::span<const std::byte> bytes,
-                                                     std::vector<int32>& memory) {
-        uint64_t count = 0;
-        if (bytes.size() >= sizeof count) std::memcpy(&count, bytes.data(), sizeof count);
-        const size_t end = sizeof count + count * sizeof(int32);
-        if (count == 0 || count > 1u << 20 || bytes.size() < end) {
-            throw std::invalid_argument("no snapshot of a walker that has been reset");
+    static void replay(State& s, SnapshotReader reader) {
+        s.scene->remember(read_memory(reader));
+        const auto past = History<Params, StoredAction>::read(reader, parameters());
+        Rng rng = past.start;
+        reset(s, rng, past.params);
+        for (const auto& turn : past.turns) {
+            s.history.turns.push_back(turn);
+            play(s, turn.action);
         }
-        memory.resize(count);
-        std::memcpy(memory.data(), bytes.data() + sizeof count, count * sizeof(int32));
+    }
+
+    static std::vector<int32> read_memory(SnapshotReader& reader) {
+        uint64_t count = 0;
+        reader.read(count);
+        std::vector<int32> memory;
+        for (; memory.size() < count; reader.read(memory.back())) memory.emplace_back();
+        if (memory.empty()) throw std::invalid_argument("a damaged snapshot of a walker");
         std::vector<int32> sorted = memory;
         std::sort(sorted.begin(), sorted.end());
-        for (size_t i = 0; i < count; ++i) {
+        for (size_t i = 0; i < sorted.size(); ++i) {
             if (sorted[i] != static_cast<int32>(i)) {
                 throw std::invalid_argument("a damaged snapshot of a walker");
             }
         }
-        return bytes.subspan(end);
+        return memory;
     }
 
     static constexpr std::array<float, 4> motor_speeds = {4, 6, 4, 6};

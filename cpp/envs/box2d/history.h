@@ -2,22 +2,42 @@
 // again.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstring>
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string_view>
-#include <type_traits>
+#include <tuple>
 #include <vector>
 
 #include "engine/fields.h"
 #include "engine/random.h"
+#include "engine/snapshot.h"
 
 namespace envfleet {
 
+// Takes a snapshot apart, never reading beyond its end.
+class SnapshotReader {
+  public:
+    explicit SnapshotReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+    bool is_at_end() const { return rest_.empty(); }
+
+    template <class T>
+    void read(T& value) {
+        if (rest_.size() < sizeof value) {
+            throw std::invalid_argument("no snapshot of an environment of this type");
+        }
+        take(rest_.data(), value);
+        rest_ = rest_.subspan(sizeof value);
+    }
+
+  private:
+    std::span<const std::byte> rest_;
+};
+
 // What a reset and every step since went by. Parameters are kept because they may change on the
-// way.
+// way; `fields` names them.
 template <class Params, class Action>
 struct History {
     struct Turn {
@@ -25,52 +45,50 @@ struct History {
         Action action;
     };
 
+    bool begun = false;
     Rng start{};
     Params params{};
     std::vector<Turn> turns;
 
     void begin(const Rng& rng, const Params& used) {
+        begun = true;
         start = rng;
         params = used;
         turns.clear();
     }
 
-    std::vector<std::byte> bytes() const {
-        std::vector<std::byte> result;
-        append(result, &start, 1);
-        append(result, &params, 1);
-        append(result, turns.data(), turns.size());
-        return result;
+    void write(std::vector<std::byte>& bytes, const auto& fields) const {
+        append(bytes, start);
+        write_params(bytes, fields, params);
+        for (const Turn& turn : turns) {
+            write_params(bytes, fields, turn.params);
+            append(bytes, turn.action);
+        }
     }
 
-    static History from(std::span<const std::byte> bytes) {
-        constexpr size_t head = sizeof(Rng) + sizeof(Params);
-        if (bytes.size() < head || (bytes.size() - head) % sizeof(Turn) != 0) {
-            throw std::invalid_argument("no snapshot of an environment of this type");
-        }
+    static History read(SnapshotReader& reader, const auto& fields) {
         History history;
-        history.turns.resize((bytes.size() - head) / sizeof(Turn));
-        std::memcpy(static_cast<void*>(&history.start), bytes.data(), sizeof(Rng));
-        std::memcpy(static_cast<void*>(&history.params), bytes.data() + sizeof(Rng),
-                    sizeof(Params));
-        if (!history.turns.empty()) {
-            std::memcpy(static_cast<void*>(history.turns.data()), bytes.data() + head,
-                        bytes.size() - head);
+        reader.read(history.start);
+        read_params(reader, fields, history.params);
+        while (!reader.is_at_end()) {
+            Turn& turn = history.turns.emplace_back();
+            read_params(reader, fields, turn.params);
+            reader.read(turn.action);
         }
         return history;
     }
 
   private:
-    static_assert(std::is_trivially_copyable_v<Turn> && std::is_trivially_copyable_v<Rng>);
-
-    template <class T>
-    static void append(std::vector<std::byte>& bytes, const T* values, size_t count) {
-        const auto added = std::as_bytes(std::span(values, count));
-        bytes.insert(bytes.end(), added.begin(), added.end());
+    static void write_params(std::vector<std::byte>& bytes, const auto& fields,
+                             const Params& from) {
+        std::apply([&](const auto&... each) { (append(bytes, from.*each.member), ...); }, fields);
+    }
+    static void read_params(SnapshotReader& reader, const auto& fields, Params& to) {
+        std::apply([&](const auto&... each) { (reader.read(to.*each.member), ...); }, fields);
     }
 };
 
-// The random generator at the reset, as NumPy's PCG64 shows it in halves: from this Gymnasium
+// The random generator at the reset, as NumPy's PCG64 shows it, in halves: from this Gymnasium
 // builds the same scenery.
 template <class Params, class Action>
 Value as_value(const History<Params, Action>& history) {

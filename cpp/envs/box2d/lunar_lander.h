@@ -159,22 +159,6 @@ struct LunarLander {
         std::copy(s.observation.begin(), s.observation.end(), out.leaf<float>(0));
     }
 
-    static std::vector<std::byte> save(const State& s) { return s.history.bytes(); }
-    static void load(State& s, std::span<const std::byte> bytes) {
-        const auto past = History<Params, StoredAction>::from(bytes);
-        State again;
-        Rng rng = past.start;
-        reset(again, rng, past.params);
-        for (const auto& [params, action] : past.turns) {
-            if constexpr (is_continuous) {
-                step(again, rng, params, action.data());
-            } else {
-                step(again, rng, params, action);
-            }
-        }
-        s = std::move(again);
-    }
-
     static auto parameters() {
         return std::tuple(field("gravity", &Params::gravity),
                           field("enable_wind", &Params::enable_wind),
@@ -189,7 +173,28 @@ struct LunarLander {
             field("_poses", &State::scene), field("_random_state_at_reset", &State::history));
     }
 
+    static std::vector<std::byte> save(const State& s) {
+        std::vector<std::byte> bytes;
+        if (s.history.begun) s.history.write(bytes, parameters());
+        return bytes;
+    }
+    static void load(State& s, std::span<const std::byte> bytes) {
+        State again;
+        if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        s = std::move(again);
+    }
+
   private:
+    static void replay(State& s, SnapshotReader reader) {
+        const auto past = History<Params, StoredAction>::read(reader, parameters());
+        Rng rng = past.start;
+        reset(s, rng, past.params);
+        for (const auto& turn : past.turns) {
+            s.history.turns.push_back(turn);
+            play(s, rng, turn.params, turn.action);
+        }
+    }
+
     // How strongly the engines fire: from 0 to 1; and which way the ones that turn.
     struct Thrust {
         double main = 0.0;
