@@ -50,5 +50,6 @@ Kind kind() {
 // One function a family of environments, each in its own file.
 void add_classic_control(Catalogue&);
 void add_toy_text(Catalogue&);
+void add_box2d(Catalogue&);  // where its sources were found
 
 }  // namespace envfleet

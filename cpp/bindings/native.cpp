@@ -33,6 +33,9 @@ const Catalogue& catalogue() {
         Catalogue fresh;
         add_classic_control(fresh);
         add_toy_text(fresh);
+#ifdef ENVFLEET_BOX2D
+        add_box2d(fresh);
+#endif
         return fresh;
     }();
     return all;

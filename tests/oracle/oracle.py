@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +29,14 @@ class Case:
         return ", ".join([self.env_id, *(f"{name}={value}" for name, value in self.kwargs.items())])
 
 
-def compare(case: Case, mode: AutoresetMode, first_seed: int = 0, **native: Any) -> int:
-    """Steps both with the same random actions and asserts that every number is the same.
+Pilot = Callable[[gym.Env[Any, Any], Any], Any]
+"""From an environment and its observation to an action."""
+
+
+def compare(
+    case: Case, mode: AutoresetMode, first_seed: int = 0, pilot: Callable[[], Pilot] | None = None, **native: Any
+) -> int:
+    """Steps both with the same actions, random ones unless pilots steer, and asserts that every number is the same.
 
     Returns:
         How many episodes ended on the way.
@@ -37,20 +44,23 @@ def compare(case: Case, mode: AutoresetMode, first_seed: int = 0, **native: Any)
     reference = ReferenceFleet([lambda: gym.make(gym.spec(case.env_id), **case.kwargs)] * case.seeds, mode)
     space, seeds = reference.observation_space, range(first_seed, first_seed + case.seeds)
     actions = Actions(reference.action_space, case.seeds, first_seed)
+    pilots = [pilot() for _ in range(case.seeds)] if pilot is not None else []
     ended = 0
     with NativeVectorEnv(case.env_id, case.seeds, autoreset_mode=mode, env_kwargs=case.kwargs, **native) as envs:
         assert envs.single_observation_space == space
         assert envs.single_action_space == reference.action_space
-        assert_reset(envs.reset(seed=first_seed), reference.reset(seeds), space)
+        rows = reference.reset(seeds)
+        assert_reset(envs.reset(seed=first_seed), rows, space)
         for _ in range(case.steps):
-            batch = actions.next()
+            steered = zip(pilots, reference.envs, rows.observations, strict=True) if pilots else []
+            batch = [steer(env, observation) for steer, env, observation in steered] or actions.next()
             rows = reference.step(batch)
             assert_step(envs.step(stack_items(reference.action_space, batch)), rows, space)
             finished = np.logical_or(rows.terminated, rows.truncated)
             ended += int(finished.sum())
             if mode is AutoresetMode.DISABLED and finished.any():
-                actual = envs.reset(options={"reset_mask": finished})
-                assert_reset(actual, reference.reset(mask=finished), space)
+                actual, rows = envs.reset(options={"reset_mask": finished}), reference.reset(mask=finished)
+                assert_reset(actual, rows, space)
     for env in reference.envs:
         env.close()
     return ended

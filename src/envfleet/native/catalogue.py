@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
+
+from envfleet import _native
+from envfleet.native import box2d
 
 Parameters = dict[str, Any]
 
 
 class UnsupportedError(TypeError):
     """The native environments cannot do what was asked; the message says what."""
+
+
+def set_attributes(env: Any, attributes: Mapping[str, Any]) -> None:
+    """Brings one of Gymnasium's environments into the state that the attributes describe."""
+    for name, value in attributes.items():
+        setattr(env, name, value)
 
 
 @final
@@ -27,11 +36,26 @@ class NativeKind:
         parameters: From constructor arguments to the parameters in C++; its signature is Gymnasium's, without
             ``render_mode``.
         shaping: Arguments on which the spaces depend: all environments of a fleet share them.
+        named_if: Other names in the compiled catalogue, by the argument that must be true.
+        pose: Brings one of Gymnasium's environments, which is to draw, into the state of a native one.
+        needs: What the build must have found for it, as an error message puts it.
     """
 
     name: str
     parameters: Callable[..., Parameters]
     shaping: frozenset[str] = frozenset()
+    named_if: Mapping[str, str] = field(default_factory=dict)
+    pose: Callable[[Any, Mapping[str, Any]], None] = set_attributes
+    needs: str = ""
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the build had what this environment needs."""
+        return self.name in _native.kinds()
+
+    def name_for(self, env_kwargs: Mapping[str, Any]) -> str:
+        """What the compiled catalogue calls it when made with these arguments."""
+        return next((name for argument, name in self.named_if.items() if env_kwargs.get(argument)), self.name)
 
     def unknown_arguments(self, names: Iterable[str]) -> list[str]:
         """Those of the names that are no arguments of this environment."""
@@ -111,10 +135,23 @@ def _as_float(name: str, value: Any) -> float:
     return float(value)
 
 
+_BOX2D = "gymnasium.envs.box2d"
+_BOX2D_NEEDS = "the sources of Box2D, which the installation could not download: reinstall where pip finds box2d-py"
 _CLASSIC = "gymnasium.envs.classic_control"
 _TOY_TEXT = "gymnasium.envs.toy_text"
 
 _KINDS: dict[str, NativeKind] = {
+    f"{_BOX2D}.bipedal_walker:BipedalWalker": NativeKind(
+        "BipedalWalker", box2d.bipedal_walker, pose=box2d.pose_walker, needs=_BOX2D_NEEDS
+    ),
+    f"{_BOX2D}.lunar_lander:LunarLander": NativeKind(
+        "LunarLander",
+        box2d.lunar_lander,
+        frozenset(("continuous",)),
+        {"continuous": "LunarLanderContinuous"},
+        box2d.pose_lander,
+        _BOX2D_NEEDS,
+    ),
     f"{_CLASSIC}.acrobot:AcrobotEnv": NativeKind("Acrobot", _acrobot),
     f"{_CLASSIC}.cartpole:CartPoleEnv": NativeKind("CartPole", _cart_pole),
     f"{_CLASSIC}.continuous_mountain_car:Continuous_MountainCarEnv": NativeKind("MountainCarContinuous", _mountain_car),

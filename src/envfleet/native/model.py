@@ -9,21 +9,22 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from envfleet.native.catalogue import UnsupportedError
+from envfleet.native.catalogue import NativeKind, UnsupportedError
 from envfleet.vector.member import AnyEnv
 from envfleet.vector.spaces import EnvFace
 
 
 @final
 class Model:
-    """A single environment made by ``gymnasium.make``, never stepped.
+    """A single environment made by ``gymnasium.make``, which takes no part in the stepping.
 
     Attributes:
         face: Its spaces, metadata and render mode.
     """
 
-    def __init__(self, spec: EnvSpec, env_kwargs: dict[str, Any]) -> None:
+    def __init__(self, spec: EnvSpec, kind: NativeKind, env_kwargs: dict[str, Any]) -> None:
         _check_render_mode(env_kwargs.get("render_mode"))
+        self._pose = kind.pose
         self._env: AnyEnv = gymnasium.make(spec, **env_kwargs)
         self.face = EnvFace.of(self._env)
         layer: Any = self._env
@@ -35,8 +36,7 @@ class Model:
 
     def draw(self, attributes: Mapping[str, Any]) -> Any:
         """The frame of an environment in the state that the attributes describe."""
-        for name, value in attributes.items():
-            setattr(self._env.unwrapped, name, value)
+        self._pose(self._env.unwrapped, attributes)
         return self._env.unwrapped.render()
 
     def close(self) -> None:

@@ -75,11 +75,13 @@ class NativeVectorEnv(FleetVectorEnv):
         mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
         threads_wanted = _checked_threads(threads, num_envs)
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
-        model = Model(self.spec, {**(env_kwargs or {}), **(varied[0] if varied else {})})
+        first = {**(env_kwargs or {}), **(varied[0] if varied else {})}
+        model = Model(self.spec, kind, first)
+        self._kind = kind.name_for({**self.spec.kwargs, **first})
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
-        buffers = NativeBuffers(spaces, _native.info_columns(kind.name, envs[0].parameters))
+        buffers = NativeBuffers(spaces, _native.info_columns(self._kind, envs[0].parameters))
         self._pool = _native.make(
-            kind.name,
+            self._kind,
             [each.parameters for each in envs],
             buffers.pool_arrays(),
             _MODES[mode],
@@ -88,7 +90,6 @@ class NativeVectorEnv(FleetVectorEnv):
             threads is None,
         )
         buffers.attach(self._pool)
-        self._kind = kind.name
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
         self._shard = NativeShard(self._pool, model, num_envs)
@@ -96,7 +97,7 @@ class NativeVectorEnv(FleetVectorEnv):
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False)
         self._finished = buffers.finished
         self._needs_reset = "The environments have not been reset yet."
-        self.plan = f"native: {kind.name} is compiled and gives Gymnasium's numbers."
+        self.plan = f"native: {self._kind} is compiled and gives Gymnasium's numbers."
         self.closed = False
 
     def step(self, actions: Any) -> StepResult:
@@ -226,6 +227,8 @@ def _kind_of(spec: EnvSpec) -> catalogue.NativeKind:
     kind = catalogue.find(spec)
     if kind is None:
         raise UnsupportedError(f"{spec.id}, which has not been written in C++")
+    if not kind.is_compiled:
+        raise UnsupportedError(f"{spec.id} in this installation: it needs {kind.needs}")
     return kind
 
 
