@@ -5,16 +5,28 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-Parameters = dict[str, Any]
+from envfleet.native import mujoco_arguments
+from envfleet.native.mujoco import Simulations
+from envfleet.native.parameters import Parameters as Parameters
+from envfleet.native.parameters import UnsupportedError as UnsupportedError
 
 
-class UnsupportedError(TypeError):
-    """The native environments cannot do what was asked; the message says what."""
+class Companions(Protocol):
+    """What compiled environments need in Python as long as they live.
+
+    Attributes:
+        parameters: Of each environment, as the pool takes them.
+    """
+
+    parameters: list[Parameters]
+
+    def show(self, index: int, env: Any) -> None:
+        """Brings one of Gymnasium's environments to where environment ``index`` is, to be drawn."""
 
 
 @final
@@ -27,11 +39,14 @@ class NativeKind:
         parameters: From constructor arguments to the parameters in C++; its signature is Gymnasium's, without
             ``render_mode``.
         shaping: Arguments on which the spaces depend: all environments of a fleet share them.
+        companions: Makes what the environments need in Python, from one of Gymnasium's environments, the parameters
+            (of all environments, or of each) and the number of environments.
     """
 
     name: str
     parameters: Callable[..., Parameters]
     shaping: frozenset[str] = frozenset()
+    companions: Callable[[Any, Sequence[Parameters], int], Companions] | None = None
 
     def unknown_arguments(self, names: Iterable[str]) -> list[str]:
         """Those of the names that are no arguments of this environment."""
@@ -112,6 +127,7 @@ def _as_float(name: str, value: Any) -> float:
 
 
 _CLASSIC = "gymnasium.envs.classic_control"
+_MUJOCO = "gymnasium.envs.mujoco"
 _TOY_TEXT = "gymnasium.envs.toy_text"
 
 _KINDS: dict[str, NativeKind] = {
@@ -124,6 +140,12 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
+    **{
+        f"{_MUJOCO}.{module}_v5:{name}Env": NativeKind(name, parameters, mujoco_arguments.SHAPING, Simulations)
+        for module, name, parameters in (
+            (*key.split(":"), parameters) for key, parameters in mujoco_arguments.ARGUMENTS.items()
+        )
+    },
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
 

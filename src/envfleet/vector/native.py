@@ -73,10 +73,13 @@ class NativeVectorEnv(FleetVectorEnv):
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
         model = Model(self.spec, {**(env_kwargs or {}), **(varied[0] if varied else {})})
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
-        buffers = NativeBuffers(spaces, _native.info_columns(kind.name, envs[0].parameters))
+        parameters = [each.parameters for each in envs]
+        companions = kind.companions and kind.companions(model.unwrapped, parameters, num_envs)
+        parameters = companions.parameters if companions else parameters
+        buffers = NativeBuffers(spaces, _native.info_columns(kind.name, parameters[0]))
         self._pool = _native.make(
             kind.name,
-            [each.parameters for each in envs],
+            parameters,
             buffers.pool_arrays(),
             _MODES[mode],
             [each.time_limit for each in envs] * (num_envs // len(envs)),
@@ -87,7 +90,7 @@ class NativeVectorEnv(FleetVectorEnv):
         self._kind = kind.name
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
-        self._shard = NativeShard(self._pool, model, num_envs)
+        self._shard = NativeShard(self._pool, model, num_envs, companions)
         self._set_up(spaces, buffers, copy=copy)
         self._finished = buffers.finished
         self._needs_reset = "The environments have not been reset yet."
