@@ -49,6 +49,7 @@ Kind kind() {
 
 // One function a family of environments, each in its own file.
 void add_classic_control(Catalogue&);
+void add_mujoco(Catalogue&);
 void add_toy_text(Catalogue&);
 void add_box2d(Catalogue&);  // where its sources were found
 

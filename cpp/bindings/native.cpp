@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/catalogue.h"
+#include "bindings/mujoco.h"
 #include "bindings/pool.h"
 #include "bindings/values.h"
 #include "engine/numpy_math.h"
@@ -28,10 +29,18 @@ UfuncLoop numpy_loop(const char* name, int type) {
     throw std::runtime_error(std::string("NumPy has no loop of this type: ") + name);
 }
 
+DotProduct numpy_dot() {
+    PyArray_Descr* type = PyArray_DescrFromType(NPY_DOUBLE);
+    const auto function = PyDataType_GetArrFuncs(type)->dotfunc;
+    Py_DECREF(type);
+    return {function};
+}
+
 const Catalogue& catalogue() {
     static const Catalogue all = [] {
         Catalogue fresh;
         add_classic_control(fresh);
+        add_mujoco(fresh);
         add_toy_text(fresh);
 #ifdef ENVFLEET_BOX2D
         add_box2d(fresh);
@@ -70,7 +79,8 @@ NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
     import_numpy();
     numpy_math = {numpy_loop("sin", NPY_DOUBLE), numpy_loop("cos", NPY_DOUBLE),
-                  numpy_loop("sin", NPY_FLOAT), numpy_loop("cos", NPY_FLOAT)};
+                  numpy_loop("sin", NPY_FLOAT), numpy_loop("cos", NPY_FLOAT), numpy_dot()};
+    bind_mujoco(m);
 
     m.def("kinds", &kinds, "The names of all environments.");
     m.def("info_columns", &info_columns, "kind"_a, "parameters"_a,

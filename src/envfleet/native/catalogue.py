@@ -5,19 +5,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from envfleet import _native
-from envfleet.native import box2d
+from envfleet.native import box2d, mujoco_arguments
+from envfleet.native.mujoco import Simulations
+from envfleet.native.parameters import Parameters as Parameters
+from envfleet.native.parameters import UnsupportedError as UnsupportedError
 
-Parameters = dict[str, Any]
 
+class Companions(Protocol):
+    """What compiled environments need in Python as long as they live.
 
-class UnsupportedError(TypeError):
-    """The native environments cannot do what was asked; the message says what."""
+    Attributes:
+        parameters: Of each environment, as the pool takes them.
+    """
+
+    parameters: list[Parameters]
+
+    def show(self, index: int, env: Any) -> None:
+        """Brings one of Gymnasium's environments to where environment ``index`` is, to be drawn."""
 
 
 def set_attributes(env: Any, attributes: Mapping[str, Any]) -> None:
@@ -39,6 +49,8 @@ class NativeKind:
         named_if: Other names in the compiled catalogue, by the argument that must be true.
         pose: Brings one of Gymnasium's environments, which is to draw, into the state of a native one.
         needs: What the build must have found for it, as an error message puts it.
+        companions: Makes what the environments need in Python, from one of Gymnasium's environments, the parameters
+            (of all environments, or of each) and the number of environments.
     """
 
     name: str
@@ -47,6 +59,7 @@ class NativeKind:
     named_if: Mapping[str, str] = field(default_factory=dict)
     pose: Callable[[Any, Mapping[str, Any]], None] = set_attributes
     needs: str = ""
+    companions: Callable[[Any, Sequence[Parameters], int], Companions] | None = None
 
     @property
     def is_compiled(self) -> bool:
@@ -138,6 +151,7 @@ def _as_float(name: str, value: Any) -> float:
 _BOX2D = "gymnasium.envs.box2d"
 _BOX2D_NEEDS = "the sources of Box2D, which the installation could not download: reinstall where pip finds box2d-py"
 _CLASSIC = "gymnasium.envs.classic_control"
+_MUJOCO = "gymnasium.envs.mujoco"
 _TOY_TEXT = "gymnasium.envs.toy_text"
 
 _KINDS: dict[str, NativeKind] = {
@@ -161,6 +175,12 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
+    **{
+        f"{_MUJOCO}.{module}_v5:{name}Env": NativeKind(name, parameters, mujoco_arguments.SHAPING, Simulations)
+        for module, name, parameters in (
+            (*key.split(":"), parameters) for key, parameters in mujoco_arguments.ARGUMENTS.items()
+        )
+    },
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
 

@@ -39,6 +39,11 @@ class Model:
         self._pose(self._env.unwrapped, attributes)
         return self._env.unwrapped.render()
 
+    @property
+    def unwrapped(self) -> Any:
+        """The environment itself."""
+        return self._env.unwrapped
+
     def close(self) -> None:
         """Closes its window, if it has one."""
         self._env.close()

@@ -11,6 +11,7 @@ import numpy as np
 from envfleet import _native
 from envfleet.errors import EnvRaisedError
 from envfleet.native.arguments import NO_LIMIT
+from envfleet.native.catalogue import Companions
 from envfleet.native.model import Model
 from envfleet.vector.failures import Failure
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
@@ -29,8 +30,8 @@ class NativeEnvError(RuntimeError):
 class NativeShard:
     """What ``Shard`` is for Python environments."""
 
-    def __init__(self, pool: _native.Pool, model: Model, num_envs: int) -> None:
-        self._pool, self._model = pool, model
+    def __init__(self, pool: _native.Pool, model: Model, num_envs: int, companions: Companions | None = None) -> None:
+        self._pool, self._model, self._companions = pool, model, companions
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
         for env, seed in enumerate(self._seeds):
             pool.seed(env, seed)
@@ -155,6 +156,8 @@ class NativeShard:
         if self._model.face.render_mode is None:
             raise EnvRaisedError("Pass render_mode='rgb_array' to make_vec to render.", worker=None, env_indices=(env,))
         names = [*self._pool.parameter_names(), *self._pool.variable_names()]
+        if self._companions is not None:
+            self._companions.show(env, self._model.unwrapped)
         return self._model.draw({name: self._pool.get(env, name) for name in names})
 
     def close(self) -> None:

@@ -79,10 +79,13 @@ class NativeVectorEnv(FleetVectorEnv):
         model = Model(self.spec, kind, first)
         self._kind = kind.name_for({**self.spec.kwargs, **first})
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
-        buffers = NativeBuffers(spaces, _native.info_columns(self._kind, envs[0].parameters))
+        parameters = [each.parameters for each in envs]
+        companions = kind.companions and kind.companions(model.unwrapped, parameters, num_envs)
+        parameters = companions.parameters if companions else parameters
+        buffers = NativeBuffers(spaces, _native.info_columns(self._kind, parameters[0]))
         self._pool = _native.make(
             self._kind,
-            [each.parameters for each in envs],
+            parameters,
             buffers.pool_arrays(),
             _MODES[mode],
             [each.time_limit for each in envs] * (num_envs // len(envs)),
@@ -92,7 +95,7 @@ class NativeVectorEnv(FleetVectorEnv):
         buffers.attach(self._pool)
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
-        self._shard = NativeShard(self._pool, model, num_envs)
+        self._shard = NativeShard(self._pool, model, num_envs, companions)
         self._queue: deque[tuple[int, ResetTicket | None]] = deque()
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False)
         self._finished = buffers.finished
