@@ -154,6 +154,17 @@ _CLASSIC = "gymnasium.envs.classic_control"
 _MUJOCO = "gymnasium.envs.mujoco"
 _TOY_TEXT = "gymnasium.envs.toy_text"
 
+
+def _mujoco_entry_point(key: str) -> str:
+    module, name = key.split(":")
+    return f"{_MUJOCO}.{module}_v5:{name}Env"
+
+
+def _mujoco(key: str) -> NativeKind:
+    arguments = mujoco_arguments
+    return NativeKind(key.split(":")[1], arguments.ARGUMENTS[key], arguments.SHAPING, companions=Simulations)
+
+
 _KINDS: dict[str, NativeKind] = {
     f"{_BOX2D}.bipedal_walker:BipedalWalker": NativeKind(
         "BipedalWalker", box2d.bipedal_walker, pose=box2d.pose_walker, needs=_BOX2D_NEEDS
@@ -175,12 +186,7 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
-    **{
-        f"{_MUJOCO}.{module}_v5:{name}Env": NativeKind(name, parameters, mujoco_arguments.SHAPING, Simulations)
-        for module, name, parameters in (
-            (*key.split(":"), parameters) for key, parameters in mujoco_arguments.ARGUMENTS.items()
-        )
-    },
+    **{_mujoco_entry_point(key): _mujoco(key) for key in mujoco_arguments.ARGUMENTS},
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
 
