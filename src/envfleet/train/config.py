@@ -23,7 +23,7 @@ class TrainConfig(ABC):
         num_envs: how many copies are stepped at once.
         seed: fixes everything random: the environments, the initial weights and the actions drawn.
         total_steps: environment steps to train for, over all copies together.
-        backend: where the environments run: "auto" (measured), "sync" (this thread) or "process" (worker processes).
+        backend: where the environments run: "auto", "native" (compiled), "sync" (this thread) or "process" (worker processes).
         device: where the networks live: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
         randomize: parameters drawn anew for each copy: {"gravity": uniform(-12, -8)}.
@@ -46,7 +46,7 @@ class TrainConfig(ABC):
     num_envs: int = 10
     seed: int = 0
     total_steps: int = 1_000_000
-    backend: Literal["auto", "sync", "process"] = "auto"
+    backend: Literal["auto", "native", "sync", "process"] = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)
@@ -215,6 +215,7 @@ _AT_LEAST_ONE = (
     "batch_size",
     "buffer_size",
 )
+_BACKENDS = ("auto", "native", "sync", "process")
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
 _POSITIVE = (
@@ -237,7 +238,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _NOT_NEGATIVE, "a number, 0 or more", lambda v: _is_number(v) and v >= 0),
         *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
-        *_violations(config, ("backend",), "auto, sync or process", lambda v: v in ("auto", "sync", "process")),
+        *_violations(config, ("backend",), "auto, native, sync or process", lambda v: v in _BACKENDS),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),

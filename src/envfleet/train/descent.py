@@ -6,9 +6,18 @@ import torch
 from torch import Tensor, nn
 
 
-def make_optimizer(module: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """Adam over a network's parameters."""
-    return torch.optim.Adam(module.parameters(), rate, fused=True)
+_SHORT_MEMORY = 0.99
+
+
+def make_optimizer(module: nn.Module, rate: float, *, short_memory: bool = False) -> torch.optim.Optimizer:
+    """Adam over a network's parameters.
+
+    Adam divides by the size its gradients had over the last thousand steps. A policy that learns from its latest
+    rollout alone changes faster than that: after a quiet time a sudden large gradient is divided by what is long out of
+    date, and the step ruins the policy. With `short_memory` it looks back a hundred steps.
+    """
+    second = _SHORT_MEMORY if short_memory else 0.999
+    return torch.optim.Adam(module.parameters(), rate, betas=(0.9, second), fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

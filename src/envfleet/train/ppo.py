@@ -71,8 +71,8 @@ class PPO:
         self.actor = make_actor(task, layout)
         self.critic = make_critic(task, layout)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
-        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr)
-        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr)
+        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
+        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr, short_memory=True)
         self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self._actor_optimizer,
