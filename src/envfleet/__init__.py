@@ -17,6 +17,7 @@ from envfleet.errors import (
 )
 from envfleet.make import make_vec
 from envfleet.randomize import choice, normal, uniform
+from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
@@ -34,10 +35,12 @@ __all__ = [
     "NoAsyncCallError",
     "ResetNeeded",
     "SyncVectorEnv",
+    "TuningResult",
     "WorkerDiedError",
     "WorkerError",
     "choice",
     "make_vec",
     "normal",
+    "tune",
     "uniform",
 ]
