@@ -18,6 +18,7 @@ from envfleet.errors import (
 from envfleet.make import make_vec
 from envfleet.native.fleets import register as _register_native_envs
 from envfleet.randomize import choice, normal, uniform
+from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
@@ -38,10 +39,12 @@ __all__ = [
     "NoAsyncCallError",
     "ResetNeeded",
     "SyncVectorEnv",
+    "TuningResult",
     "WorkerDiedError",
     "WorkerError",
     "choice",
     "make_vec",
     "normal",
+    "tune",
     "uniform",
 ]

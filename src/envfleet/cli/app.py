@@ -35,6 +35,10 @@ _COMMANDS = {
         "film episodes of a run's agent",
         "envfleet showcase RUN --episodes 3",
     ),
+    "tune": _Command(
+        "measure what runs an environment fastest on this machine, and print the line of code that makes it",
+        "envfleet tune LunarLander-v3 --num-envs 64",
+    ),
 }
 
 

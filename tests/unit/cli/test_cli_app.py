@@ -21,12 +21,12 @@ def test_the_overview_lists_every_command_with_an_example(envfleet: Run, argv: l
     code, output, errors = envfleet(*argv)
     assert code == 0
     assert not errors
-    for command in ("train", "evaluate", "plot", "showcase"):
+    for command in ("train", "evaluate", "plot", "showcase", "tune"):
         assert f"\n  {command} " in output
         assert f"$ envfleet {command} " in output
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "plot", "showcase"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "plot", "showcase", "tune"])
 def test_the_overviews_examples_are_understood(envfleet: Run, command: str) -> None:
     _, overview, _ = envfleet()
     example = next(line for line in overview.splitlines() if f"$ envfleet {command} " in line).split()[2:]
@@ -45,7 +45,8 @@ def test_an_unknown_command_is_refused_with_the_likely_one(envfleet: Run) -> Non
     code, output, errors = envfleet("trian", "CartPole-v1")
     assert code == 2
     assert not output
-    sentence = "there is no command 'trian', did you mean 'train'? The commands are train, evaluate, plot, showcase."
+    known = "train, evaluate, plot, showcase, tune"
+    sentence = f"there is no command 'trian', did you mean 'train'? The commands are {known}."
     assert errors == f"envfleet: {sentence}\n"
 
 
@@ -61,7 +62,7 @@ def test_a_reader_who_has_seen_enough_causes_no_traceback() -> None:
     assert not done.stderr
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["evaluate", "--help"], ["showcase", "--help"]])
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["evaluate", "--help"], ["tune", "--help"]])
 def test_help_does_not_wait_for_torch(argv: list[str]) -> None:
     code = f"import sys; from envfleet.cli import main; code = main({argv!r}); sys.exit(code or 'torch' in sys.modules)"
     done = in_a_new_interpreter(code)
