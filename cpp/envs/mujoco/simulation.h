@@ -94,14 +94,14 @@ struct MujocoParams {
 
     template <class... More>
     static auto parameters(More... more) {
-        return std::tuple(field("frame_skip", &MujocoParams::frame_skip),
-                          field("init_qpos", &MujocoParams::init_qpos),
-                          field("init_qvel", &MujocoParams::init_qvel), more...);
+        return std::tuple(field("frame_skip", &MujocoParams::frame_skip), more...);
     }
     template <class... More>
     static auto constants(More... more) {
         return std::tuple(field("simulation", &MujocoParams::simulation),
-                          field("timestep", &MujocoParams::timestep), more...);
+                          field("timestep", &MujocoParams::timestep),
+                          field("init_qpos", &MujocoParams::init_qpos),
+                          field("init_qvel", &MujocoParams::init_qvel), more...);
     }
 };
 

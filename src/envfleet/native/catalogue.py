@@ -26,8 +26,11 @@ class Companions(Protocol):
 
     parameters: list[Parameters]
 
-    def show(self, index: int, env: Any) -> None:
-        """Brings one of Gymnasium's environments to where environment ``index`` is, to be drawn."""
+    def draw(self, index: int, env: Any) -> Any:
+        """The frame of environment ``index``, drawn as one of Gymnasium's environments draws itself."""
+
+    def close(self) -> None:
+        """Closes what draws."""
 
 
 def set_attributes(env: Any, attributes: Mapping[str, Any]) -> None:

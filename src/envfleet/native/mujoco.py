@@ -40,6 +40,7 @@ class Simulations:
         _check_callbacks(mujoco)
         self._model = env.model
         self._data = [mujoco.MjData(self._model) for _ in range(num_envs)]
+        self._renderers: dict[int, Any] = {}
         shared = {
             "timestep": self._model.opt.timestep,
             "frame_skip": env.frame_skip,
@@ -61,11 +62,20 @@ class Simulations:
         pairs = [number for array in arrays for number in (array.ctypes.data, array.size)]
         return [self._model._address, data._address, *pairs]
 
-    def show(self, index: int, env: Any) -> None:
-        """Brings the simulation of one of Gymnasium's environments to where that of environment ``index`` is."""
-        import mujoco
+    def draw(self, index: int, env: Any) -> Any:
+        """The frame of environment ``index``, in the environment's own render mode."""
+        renderer = self._renderers.get(index)
+        if renderer is None:
+            # One each: a camera keeps looking to where it first looked.
+            own = env.mujoco_renderer
+            looks = (own.default_cam_config, own.width, own.height, own.max_geom, own.camera_id, None, own._vopt)
+            renderer = self._renderers[index] = type(own)(self._model, self._data[index], *looks)
+        return renderer.render(env.render_mode)
 
-        mujoco.mj_copyData(env.data, self._model, self._data[index])
+    def close(self) -> None:
+        """Closes what draws."""
+        while self._renderers:
+            self._renderers.popitem()[1].close()
 
 
 @functools.cache

@@ -157,10 +157,12 @@ class NativeShard:
             raise EnvRaisedError("Pass render_mode='rgb_array' to make_vec to render.", worker=None, env_indices=(env,))
         names = [*self._pool.parameter_names(), *self._pool.variable_names()]
         if self._companions is not None:
-            self._companions.show(env, self._model.unwrapped)
+            return self._companions.draw(env, self._model.unwrapped)
         return self._model.draw({name: self._pool.get(env, name) for name in names})
 
     def close(self) -> None:
         """Closes what draws."""
         self._pool.ready = False
+        if self._companions is not None:
+            self._companions.close()
         self._model.close()
