@@ -47,7 +47,7 @@ class _Options:
     randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     num_envs: int = 10
-    backend: Literal["auto", "sync", "process"] = "auto"
+    backend: Literal["auto", "native", "sync", "process"] = "auto"
     as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
 
 

@@ -23,7 +23,7 @@ class TrainConfig(ABC):
         num_envs: how many copies are stepped at once.
         seed: fixes everything random: the environments, the initial weights and the actions drawn.
         total_steps: environment steps to train for, over all copies together.
-        backend: where the environments run: "auto", "native" (compiled), "sync" (this thread) or "process" (worker processes).
+        backend: what runs the environments: "auto", "native" (compiled), "sync" (this thread) or "process" (workers).
         device: where the networks live: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
         randomize: parameters drawn anew for each copy: {"gravity": uniform(-12, -8)}.
