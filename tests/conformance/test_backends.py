@@ -14,6 +14,7 @@ from envfleet.testing import (
     AutoresetContract,
     CallsContract,
     FailuresContract,
+    FirstReadyContract,
     InfosContract,
     OptionsContract,
     SeedingContract,
@@ -26,12 +27,12 @@ from envfleet.testing.envs import EnvFn
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 
 
-class TestSync(VectorEnvContract):
+class TestSync(VectorEnvContract, FirstReadyContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> SyncVectorEnv:
         return SyncVectorEnv(env_fns, **kwargs)
 
 
-class TestProcess(VectorEnvContract):
+class TestProcess(VectorEnvContract, FirstReadyContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=2, **kwargs)
 
@@ -47,7 +48,7 @@ class SharesContract(TrajectoriesContract, AutoresetContract, WaitingContract):
     max_examples = 10
 
 
-class TestOneWorker(SharesContract):
+class TestOneWorker(SharesContract, FirstReadyContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=1, **kwargs)
 
@@ -57,7 +58,7 @@ class TestThreeWorkers(SharesContract, InfosContract, CallsContract, FailuresCon
         return AsyncVectorEnv(env_fns, context="fork", num_workers=3, **kwargs)
 
 
-class TestOneWorkerEach(SharesContract):
+class TestOneWorkerEach(SharesContract, FirstReadyContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=len(env_fns), **kwargs)
 

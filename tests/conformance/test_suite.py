@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import envfleet.testing
-from envfleet.testing import ContractBase, TimeoutsContract, VectorEnvContract
+from envfleet.testing import ContractBase, FirstReadyContract, TimeoutsContract, VectorEnvContract
 from envfleet.testing.envs import EnvFn
 
 TOPICS: list[type[ContractBase]] = [
@@ -33,7 +33,7 @@ def test_every_public_name_exists() -> None:
 
 
 def test_the_contract_is_all_topics() -> None:
-    assert set(VectorEnvContract.__mro__) >= set(TOPICS) - {TimeoutsContract}
+    assert set(VectorEnvContract.__mro__) >= set(TOPICS) - {FirstReadyContract, TimeoutsContract}
 
 
 def test_no_topic_hides_a_name_of_another() -> None:

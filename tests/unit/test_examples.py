@@ -14,6 +14,7 @@ SHORT = {
     "continuous_control": ["--total-steps", "2560", "--episodes", "2"],
     "custom_network": ["--total-steps", "2560", "--episodes", "2"],
     "domain_randomization": ["--total-steps", "1024", "--episodes", "1", "--num-envs", "8"],
+    "first_ready": ["--steps", "160"],
     "images": ["--total-steps", "1024", "--episodes", "3"],
     "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
     "own_algorithm": ["--updates", "3"],

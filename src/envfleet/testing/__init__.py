@@ -9,7 +9,8 @@ Write a test class, say how your vector env is made, and let pytest run the cont
             return MyVectorEnv(env_fns, **kwargs)
 
 `VectorEnvContract` is all topics; each topic (`SeedingContract`, `AutoresetContract`, ...) can be taken alone.
-`TimeoutsContract` is for backends whose environments run elsewhere. The environments the suite is made of are in
+`TimeoutsContract` is for backends whose environments run elsewhere, `FirstReadyContract` for those that give results
+as they come. The environments the suite is made of are in
 `envfleet.testing.envs`, its oracle is in `envfleet.testing.reference`.
 
 The contracts are loaded when first asked for: worker processes import this package for its environments and
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from envfleet.testing.compare import assert_same
     from envfleet.testing.contract import VectorEnvContract
     from envfleet.testing.failures import FailuresContract
+    from envfleet.testing.first_ready import FirstReadyContract
     from envfleet.testing.infos import InfosContract
     from envfleet.testing.lifecycle import LifecycleContract
     from envfleet.testing.observations import ObservationModesContract, ObservationsContract
@@ -49,6 +51,7 @@ __all__ = [
     "CallsContract",
     "ContractBase",
     "FailuresContract",
+    "FirstReadyContract",
     "InfosContract",
     "LifecycleContract",
     "ObservationModesContract",
@@ -68,6 +71,7 @@ __all__ = [
 
 _HOMES = {
     "ContractBase": "base",
+    "FirstReadyContract": "first_ready",
     "ObservationModesContract": "observations",
     "ReferenceFleet": "reference",
     "VectorEnvContract": "contract",

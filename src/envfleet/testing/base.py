@@ -34,7 +34,8 @@ class ContractBase:
 
         Args:
             env_fns: one callable an environment.
-            kwargs: any of `copy`, `observation_mode` and `autoreset_mode`, as Gymnasium's constructors take them.
+            kwargs: any of `copy`, `observation_mode` and `autoreset_mode`, as Gymnasium's constructors take them, and
+                `batch_size` in the contract about it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define make(self, env_fns, **kwargs)")
 

@@ -179,9 +179,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """Waits at most ``timeout`` seconds for the reset under way and returns what :meth:`reset` does."""
         pending, reports = self._collect("reset", timeout)
         assert isinstance(pending.order, ResetOrder)
-        infos = self._buffers.infos(reports)
         self._needs_reset = None
         self._raise_first_failure(pending.name, reports)
+        infos = self._buffers.infos(reports)
         self._finished[pending.order.mask] = False
         if self._restarts:
             self._buffers.remember()
@@ -240,8 +240,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """
         _, reports = self._collect("step", timeout)
         buffers = self._buffers
-        infos = buffers.infos(reports)
         self._raise_first_failure("step", reports)
+        infos = buffers.infos(reports)
         if self._restarts:
             self._mend_restarted(np.flatnonzero(buffers.restarted), infos)
             buffers.remember()
@@ -316,8 +316,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def _result_of(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:
         buffers = self._buffers
-        infos = buffers.infos_of(rows, reports)
         self._raise_first_failure("step", reports)
+        infos = buffers.infos_of(rows, reports)
         if self._restarts:
             self._mend_restarted(rows[buffers.restarted[rows]], infos, rows)
             buffers.remember(rows)
@@ -435,6 +435,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
                 f"{call}() while a {name} is under way: collect it with {name}_wait() first.", name
             )
         if not tickets_may_be_out and self._out.any():
+            if self._needs_reset is not None:  # recv() would be refused
+                raise ResetNeeded(f"{self._needs_reset} Call reset() first.")
             out = np.flatnonzero(self._out).tolist()
             raise AlreadyPendingCallError(
                 f"{call}() while environments {out} are at work: collect them with recv() first, or reset() all.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.process
 import os
 import pickle
 import signal
@@ -11,6 +12,7 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import final
+from weakref import WeakSet
 
 from envfleet.vector.failures import Failure
 from envfleet.vector.orders import Report
@@ -21,6 +23,17 @@ from envfleet.vector.process.line import Line
 from envfleet.vector.share import ShardTask
 
 _KILL_GRACE = 1.0
+
+_started: WeakSet[BaseProcess] = WeakSet()
+
+
+def _disown() -> None:
+    """In a forked copy of the caller: the workers are not its children, or its exit would terminate them."""
+    children: set[BaseProcess] = getattr(multiprocessing.process, "_children", set())
+    children -= set(_started)
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 @final
@@ -58,18 +71,19 @@ class Crew:
         return len(self.processes)
 
     def _add(self, worker: int, task: ShardTask) -> None:
-        with signals_blocked():  # or an interruption would leave a process that nobody knows
-            process, connection = self._launcher.start(worker, task)
-            self.processes.append(process)
-            self._lines.append(Line(connection))
+        # Not with signals blocked: the new process would inherit that, and a fork server never see its children end.
+        process, connection = self._launcher.start(worker, task)
+        _started.add(process)
+        self.processes.append(process)
+        self._lines.append(Line(connection))
 
     def replace(self, worker: int, task: ShardTask) -> None:
         """Ends a worker, if it has not ended, and starts another in its place."""
-        with signals_blocked():
-            self.end_one(worker)
-            process, connection = self._launcher.start(worker, task)
-            self._lines[worker].close()
-            self.processes[worker], self._lines[worker] = process, Line(connection)
+        self.end_one(worker)
+        process, connection = self._launcher.start(worker, task)
+        _started.add(process)
+        self._lines[worker].close()
+        self.processes[worker], self._lines[worker] = process, Line(connection)
 
     def end_one(self, worker: int) -> None:
         """Kills a worker; it is gone when this returns."""

@@ -6,7 +6,6 @@ import math
 import multiprocessing
 import os
 import pickle
-import resource
 import sys
 import threading
 import types
@@ -23,6 +22,7 @@ from typing import Any, final
 import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars
 
+from envfleet.vector.process.block import OUT_OF_DESCRIPTORS, descriptors_text
 from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.worker import WorkerTask, worker_main
 from envfleet.vector.share import ShardTask
@@ -76,9 +76,12 @@ class Launcher:
     def start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
         """Starts one; the connection is to be closed by whoever gets it."""
         try:
-            ours, theirs = self._context.Pipe()
+            return self._start(worker, task)
         except OSError as error:
-            raise OSError(error.errno, f"{error.strerror}: {_out_of_descriptors(worker)}") from error
+            raise OSError(error.errno, f"{error.strerror}: {_cannot_start(worker, error)}") from error
+
+    def _start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
+        ours, theirs = self._context.Pipe()
         try:
             # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
             seed = [self._fleet_seed, worker, next(self._started)]
@@ -91,12 +94,10 @@ class Launcher:
         return process, ours
 
 
-def _out_of_descriptors(worker: int) -> str:
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return (
-        f"worker {worker} could not be started. Each worker takes about three file descriptors here and {limit} are "
-        "allowed: raise the limit (ulimit -n) or ask for fewer with num_workers."
-    )
+def _cannot_start(worker: int, error: OSError) -> str:
+    if error.errno not in OUT_OF_DESCRIPTORS:
+        return f"worker {worker} could not be started. Ask for fewer with num_workers."
+    return f"worker {worker} could not be started. {descriptors_text()}"
 
 
 def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> BaseProcess:

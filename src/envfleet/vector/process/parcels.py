@@ -31,24 +31,30 @@ def dump_failure(failure: Failure) -> bytes:
     return dumps(failure)
 
 
-def dump_report(report: Report, first_index: int) -> bytes:
-    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was."""
+def dump_report(report: Report, first_index: int, row: int = 0) -> bytes:
+    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was.
+
+    Args:
+        report: Of the shard whose first environment has the number ``first_index``.
+        first_index: See there.
+        row: Of the shard's environments the one it is about, or the first of them.
+    """
     for failure in report.failures:
         failure.error = _portable(failure.error)
     try:
         return dumps(report)
     except Exception:
-        return dumps(_portable_part(report, first_index))
+        return dumps(_portable_part(report, first_index, row))
 
 
-def _portable_part(report: Report, first_index: int) -> Report:
+def _portable_part(report: Report, first_index: int, row: int) -> Report:
     report.results = _keep_portable(report.results, report, "call")
     if report.infos is not None:
         carried = [(first_index + row, info) for row, info in report.infos.carried.items()]
         report.infos.carried = {env - first_index: info for env, info in _keep_portable(carried, report, "step")}
     for values in report.loose_observations:
-        kept = dict(_keep_portable(list(enumerate(values, first_index)), report, "step"))
-        values[:] = [kept.get(env) for env in range(first_index, first_index + len(values))]
+        kept = dict(_keep_portable(list(enumerate(values, first_index + row)), report, "step"))
+        values[:] = [kept.get(env) for env in range(first_index + row, first_index + row + len(values))]
     return report
 
 

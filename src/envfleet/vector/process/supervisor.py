@@ -66,7 +66,8 @@ class Supervisor:
             try:
                 answers.append(pickle.loads(self._crew.receive(worker)))
             except LostWorker as lost:
-                raise self._error(lost) from None
+                note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
+                raise self._error(lost, note) from None
         for worker, answer in enumerate(answers):
             if isinstance(answer, Failure):
                 raise as_error(answer, worker)

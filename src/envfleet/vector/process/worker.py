@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
@@ -50,6 +51,9 @@ class Berth:
 
 def worker_main(task: WorkerTask, connection: Connection) -> None:
     """The whole life of a worker process."""
+    # A forked worker inherits the caller's garbage: to finalize that is not its business, and would harm what does not
+    # survive a fork, such as threads and graphics contexts.
+    gc.freeze()
     # Ctrl-C reaches the whole process group; the caller decides what it means and ends us if need be.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -129,7 +133,7 @@ class _Worker:
         if report is None:
             self._mailroom.publish(self._worker, env_index, protocol.ALL_IN_BLOCK)
             return
-        payload = dump_report(report, env_index)
+        payload = dump_report(report, self._first_index, row)
         self._mailroom.publish(self._worker, env_index, protocol.REPORT_FOLLOWS)
         self._connection.send_bytes(payload)
 
