@@ -1,6 +1,7 @@
 """Measure native environments side by side with Gymnasium's own and, where installed, with EnvPool.
 
 python benchmarks/native.py                                      CartPole, 8, 64 and 1024 environments, under a minute
+python benchmarks/native.py --mujoco                             HalfCheetah and Ant, 8 and 64, with mj_step alone
 python benchmarks/native.py --workloads Pendulum-v1:64           any id that exists in C++
 python benchmarks/native.py --peers-venv PATH --json native.json EnvPool from a virtual environment of its own
 """
@@ -28,6 +29,7 @@ from envfleet import make_vec
 
 PEER_SCRIPT = Path(__file__).with_name("envpool_turns.py")
 WORKLOADS = [Workload.parse(f"CartPole-v1:{count}") for count in (8, 64, 1024)]
+MUJOCO = [Workload.parse(f"{env_id}:{count}") for env_id in ("HalfCheetah-v5", "Ant-v5") for count in (8, 64)]
 
 Turn = Callable[[float], float]
 """Steps for so many seconds; returns environment steps a second."""
@@ -54,6 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", nargs="+", type=Workload.parse, default=WORKLOADS, metavar="ID:NUM_ENVS")
+    parser.add_argument("--mujoco", dest="workloads", action="store_const", const=MUJOCO, help="HalfCheetah and Ant")
     parser.add_argument("--peers-venv", type=Path, metavar="PATH", help="a virtual environment with EnvPool")
     parser.add_argument("--slice", type=float, default=0.5, metavar="SECONDS", help="length of a turn, default 0.5")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns an engine, default 5")
@@ -85,6 +88,8 @@ def engines(workload: Workload) -> dict[str, Callable[[ExitStack, Workload], Tur
     }
     if gymnasium.spec(workload.env_id).vector_entry_point is not None:
         found["gymnasium-vectorised"] = lambda stack, work: gymnasiums(stack, work, "vector_entry_point")
+    if ".mujoco." in str(gymnasium.spec(workload.env_id).entry_point):
+        found["mj_step-alone"] = bare_mujoco
     return found
 
 
@@ -99,6 +104,15 @@ def gymnasiums(stack: ExitStack, workload: Workload, mode: str) -> Turn:
     envs = gymnasium.make_vec(workload.env_id, workload.num_envs, mode)
     stack.callback(envs.close)
     return in_process(envs)
+
+
+def bare_mujoco(stack: ExitStack, workload: Workload) -> Turn:
+    """What there would be to gain."""
+    from bare_mujoco import bare_turns  # needs MuJoCo
+
+    turn, close = bare_turns(workload.env_id, workload.num_envs)
+    stack.callback(close)
+    return turn
 
 
 def in_process(envs: Any) -> Turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
 from oracle import Case, compare
 
@@ -100,6 +102,13 @@ def test_every_number_of_whole_episodes_is_gymnasiums(case: Case, mode: Autorese
 @pytest.mark.parametrize("case", VARIED, ids=str)
 def test_every_number_is_gymnasiums_with_other_arguments(case: Case) -> None:
     assert compare(case, AutoresetMode.SAME_STEP) >= 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_argument_was_left_out(name: str) -> None:
+    entry_point = load_env_creator(str(gym.spec(f"{name}-v5").entry_point))
+    arguments = {*inspect.signature(entry_point).parameters} - {"xml_file", "default_camera_config", "kwargs"}
+    assert {argument for several in ARGUMENTS[name] for argument in several} == arguments
 
 
 def test_every_number_is_gymnasiums_on_two_threads() -> None:
