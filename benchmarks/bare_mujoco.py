@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-import mujoco
+import mujoco  # type: ignore[import-untyped]
 import numpy as np
 from mujoco.rollout import Rollout
 

@@ -60,7 +60,7 @@ def test_seeds_run_at_different_times_end_up_in_one_result(tiny_studies: Any) ->
     assert found["every_seed_passes"] is False
     assert [entry["seed"] for entry in found["seeds"]] == [0, 1, 2]
     assert [entry["side_by_side"] for entry in found["seeds"]] == [2, 2, 1]
-    assert [entry["backend"] for entry in found["seeds"]] == ["sync", "sync", "auto"]
+    assert [entry["backend"] for entry in found["seeds"]] == ["native", "native", "auto"]
     assert found["seeds"][1]["command"].endswith("--study cartpole-a2c --seeds 0 1 --parallel 2 --quick")
     assert "seed 1: done before" in tiny_studies[2]
 
@@ -218,7 +218,7 @@ def test_a_run_that_fails_is_named_and_does_not_stop_the_others(
     wanted = [jobs.Job(CARTPOLE, seed, way) for seed in (0, 1)]
     said: list[str] = []
     ((job, found),) = list(jobs.run_all(wanted, 2, said.append))
-    assert (job.seed, found.passes, found.plan, found.side_by_side) == (1, True, "sync", 2)
+    assert (job.seed, found.passes, found.plan, found.side_by_side) == (1, True, "native", 2)
     assert any("cartpole-a2c, seed 0 failed" in line and "no engine" in line for line in said)
     assert wanted[0].earlier_result() is None
     assert wanted[1].earlier_result() == found

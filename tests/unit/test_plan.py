@@ -222,7 +222,7 @@ def test_an_argument_only_processes_know_decides(monkeypatch: pytest.MonkeyPatch
     with envfleet.make_vec(CounterEnv, 2, vector_kwargs={"num_workers": 1}) as envs:
         assert type(envs) is AsyncVectorEnv
         assert len(envs.processes) == 1
-        assert envs.plan == "process: only worker processes know the argument 'num_workers'."
+        assert envs.plan == "process: the argument 'num_workers' is best served by worker processes."
 
 
 class StepRaisesEnv(CounterEnv):

@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 import envfleet
-from envfleet import make, tune
+from envfleet import tune
 from envfleet.errors import EnvRaisedError, InvalidOutputError, WorkerDiedError
 from envfleet.plan import StepCost
 from envfleet.testing.envs import BrokenConstructorEnv, Command, CounterConfig, CounterEnv
@@ -129,11 +129,9 @@ def test_first_ready_can_be_left_out() -> None:
     assert not any("ready" in name for name in names(64, 2, busy(1e-4), first_ready=False))
 
 
-def test_the_native_backend_is_tried_as_soon_as_make_vec_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "_BACKENDS", {"sync": "sync", "process": "process"})
-    assert Setup(8, "native") not in setups(8, 2, busy(1e-4), first_ready=False)
-    monkeypatch.setitem(make._BACKENDS, "native", "native")
-    assert Setup(8, "native") in setups(8, 2, busy(1e-4), first_ready=False)
+@pytest.mark.parametrize("native", [False, True])
+def test_the_native_backend_is_tried_where_there_is_one(native: bool) -> None:
+    assert (Setup(8, "native") in setups(8, 2, busy(1e-4), first_ready=False, native=native)) is native
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from envfleet.make import EnvMaker, _checked_num_envs, _spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
+from envfleet.vector.native import has_native
 from envfleet.vector.process.launch import usable_cores
 
 Progress: TypeAlias = Callable[[str], None]
@@ -63,14 +64,16 @@ def tune(
     start = time.monotonic()
     sizes = _checked_sizes(num_envs)
     _check_seconds(seconds)
-    _spec_of(env)  # an unknown id is refused here and now
+    native = has_native(_spec_of(env))  # an unknown id is refused here and now
     say = progress or (lambda _: None)
     laboratory = Laboratory(env, env_kwargs, seconds)
     try:
         say("one environment alone")
         cost = _measure_cost(laboratory, seconds * (1 - _RESERVE))
         cores = usable_cores()
-        chosen = [setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready)]
+        chosen = [
+            setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready, native=native)
+        ]
         entries = [_Entry(None, _expect_alone(cost)), *(_Entry(setup, expect(setup, cores, cost)) for setup in chosen)]
         _Race(laboratory, entries, start + seconds * (1 - _RESERVE), say).run()
     finally:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from envfleet import make
 from envfleet.plan import StepCost, choose
 
 _PROCESS_START = 0.02
@@ -79,11 +78,11 @@ class Expectation:
     step: float
 
 
-def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool) -> list[Setup]:
-    """What to compare, the simplest first."""
+def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, native: bool = False) -> list[Setup]:
+    """What to compare, the simplest first; ``native`` if the environment exists in C++ too."""
     side_by_side = min(cores, num_envs)
     found = [Setup(num_envs, "sync")]
-    if "native" in make._BACKENDS:
+    if native:
         found.append(Setup(num_envs, "native"))
     if side_by_side > 1:
         found.append(Setup(num_envs, "process", {"num_workers": side_by_side, "caller_works": True}))

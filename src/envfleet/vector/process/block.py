@@ -15,7 +15,6 @@ import tempfile
 import numpy as np
 import numpy.typing as npt
 
-
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 

@@ -155,7 +155,8 @@ class Crew:
         failures: list[Failure] = []
         open_lines = dict(zip(self._lines, self.processes, strict=True))
         while open_lines and (left := deadline - time.monotonic()) > 0:
-            wait([*open_lines, *(process.sentinel for process in open_lines.values())], left)
+            ends = [process.sentinel for process in open_lines.values()]
+            wait([*(line.fileno() for line in open_lines), *ends], left)
             for line, process in list(open_lines.items()):
                 ended = not process.is_alive()  # asked before reading: what it said last is read below
                 if not _read_failures(line, failures) or ended:
