@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import mujoco  # type: ignore[import-untyped]
 import numpy as np
-from mujoco.rollout import Rollout
+from mujoco.rollout import Rollout  # type: ignore[import-untyped]
 
 
 def bare_turns(env_id: str, num_envs: int) -> tuple[Callable[[float], float], Callable[[], None]]:
