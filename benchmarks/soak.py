@@ -1,0 +1,131 @@
+"""Kill, crash, hang and raise at random in a fleet that restarts, and compare every transition with an oracle's.
+
+python benchmarks/soak.py                        two minutes
+python benchmarks/soak.py --minutes 240          hours, if asked
+python benchmarks/soak.py --kills 10000          until so many processes were killed from outside
+python benchmarks/soak.py --json results.json    every figure as well
+
+Ends with exit code 1 if a transition was lost or wrong, or if memory, open files, processes or threads grew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.machine import this_machine
+from harness.report import machine_text, table
+from soaking.trial import Findings, Plan, Trial
+from soaking.vitals import Vitals
+
+CONSTANT = ("processes", "threads", "descriptors", "shared_files")
+MEMORY_GROWTH = 0.1
+MEMORY_SLACK = 16 * 2**20
+
+
+def main() -> None:
+    """Soak, print the tables, write the JSON."""
+    options = parse_arguments()
+    print(machine_text(this_machine(), os.getloadavg()), end="\n\n", flush=True)
+    plan = plan_of(options)
+    trial = Trial(plan)
+    with suppress(KeyboardInterrupt):  # then it was long enough
+        trial.run()
+    found = trial.findings
+    troubles = [*found.wrong, *grown(found.vitals)]
+    print(report_text(found, troubles))
+    if options.json:
+        options.json.write_text(json.dumps(as_json(plan, found, troubles), indent=2) + "\n")
+    sys.exit(bool(troubles))
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--minutes", type=float, metavar="M", help="to go on for, default 2, or until --kills is reached")
+    add("--kills", type=int, default=0, metavar="N", help="processes to kill from outside, at least")
+    add("--num-envs", type=int, default=8, metavar="N", help="default 8")
+    add("--num-workers", type=int, default=4, metavar="N", help="default 4")
+    add("--start-method", choices=("fork", "spawn", "forkserver"), default="fork", help="default fork")
+    add("--seed", type=int, default=0, help="of the mishaps, default 0")
+    add("--json", type=Path, metavar="PATH", help="write every figure to this file")
+    options = parser.parse_args()
+    if not 0 < options.num_workers <= options.num_envs:
+        parser.error(f"--num-workers must lie in 1..{options.num_envs}, got {options.num_workers}")
+    return options
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """How much was asked for."""
+    minutes = options.minutes if options.minutes is not None else 0.0 if options.kills else 2.0
+    return Plan(
+        minutes * 60,
+        options.kills,
+        options.num_envs,
+        options.num_workers,
+        options.start_method,
+        options.seed,
+        hangs=not options.kills,
+    )
+
+
+def grown(vitals: list[Vitals]) -> list[str]:
+    """What there is more of at the end than at the beginning."""
+    first, last = vitals[0], vitals[-1]
+    found = [
+        f"{name}: {getattr(first, name)} at the beginning, {getattr(last, name)} at the end"
+        for name in CONSTANT
+        if getattr(last, name) > getattr(first, name)
+    ]
+    if last.memory_bytes > first.memory_bytes * (1 + MEMORY_GROWTH) + MEMORY_SLACK:
+        found.append(f"memory: {_mib(first.memory_bytes)} at the beginning, {_mib(last.memory_bytes)} at the end")
+    return found
+
+
+def report_text(found: Findings, troubles: list[str]) -> str:
+    """What was done, what the system held, and the verdict."""
+    done = [[name, f"{count:,}"] for name, count in sorted(found.mishaps.items())]
+    names = (*CONSTANT, "memory")
+    looks = [[name, *(_shown(look, name) for look in _some(found.vitals))] for name in names]
+    header = ["held", *(f"{look.seconds:,.0f} s" for look in _some(found.vitals))]
+    verdict = "\n".join(troubles[:10]) or "Nothing was lost, nothing was wrong, nothing grew."
+    compared = f"{found.transitions:,} transitions compared, {found.restarts:,} restarts told."
+    return f"{table(['mishap', 'times'], done)}\n\n{table(header, looks)}\n\n{compared}\n{verdict}"
+
+
+def _some(vitals: list[Vitals]) -> list[Vitals]:
+    """The first, the last, and some between."""
+    places = sorted({round(i * (len(vitals) - 1) / 4) for i in range(5)})
+    return [vitals[place] for place in places]
+
+
+def _shown(vitals: Vitals, name: str) -> str:
+    return _mib(vitals.memory_bytes) if name == "memory" else str(getattr(vitals, name))
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.0f} MiB"
+
+
+def as_json(plan: Plan, found: Findings, troubles: list[str]) -> dict[str, Any]:
+    """Everything, for machines."""
+    return {
+        "machine": asdict(this_machine()),
+        "plan": asdict(plan),
+        "transitions": found.transitions,
+        "restarts": found.restarts,
+        "mishaps": dict(found.mishaps),
+        "vitals": [asdict(vitals) for vitals in found.vitals],
+        "troubles": troubles,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Failures of single environments while the others go on: first-ready batches, restarts, fairness."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fleets import STEP_TIMEOUT, Oracle, fleet, siblings, soon, zeros
+from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
+from soaking.oracle import Lone
+
+from envfleet.errors import AlreadyPendingCallError, NoAsyncCallError
+from envfleet.testing.timeouts import make_fifo, release
+from envfleet.vector import AsyncVectorEnv
+
+
+class Drive:
+    """Sends and receives, each environment with actions of its own, and asks the oracle about every result."""
+
+    def __init__(self, envs: AsyncVectorEnv, seed: int = 0) -> None:
+        self.envs, self.oracle = envs, Oracle(envs.num_envs, envs.autoreset_mode, seed)
+        self.actions = zeros(envs)
+        self.steps: Counter[int] = Counter()
+        self.told: Counter[int] = Counter()
+        envs.async_reset(seed=seed)
+        while sum(self.steps.values()) < envs.num_envs:
+            observations, *_, infos = envs.recv()
+            for place, env in enumerate(infos["env_id"].tolist()):
+                self.steps[env] += 1
+                np.testing.assert_array_equal(observations["draw"][place], self.oracle.lone[env].last["draw"])
+        self.told.clear()
+
+    def send(self, ids: Any, faults: dict[int, Fault] | None = None) -> None:
+        """Send each of these environments on its way."""
+        actions = zeros(self.envs, faults)[ids]
+        self.actions[ids] = actions
+        self.envs.send(actions, ids)
+
+    def recv(self) -> list[int]:
+        """Receive a batch, compare it, return who came."""
+        result = self.envs.recv(timeout=20)
+        ids: list[int] = result[4].pop("env_id").tolist()
+        restarted = result[4].get("restarted", np.zeros(len(ids), np.bool_))
+        lost = [env for env, one in zip(ids, restarted, strict=True) if one]
+        self.oracle.assert_step(result, self.actions, lost, ids)
+        self.told.update(lost)
+        self.steps.update(ids)
+        return ids
+
+    def go_on(self, batches: int) -> None:
+        """Send back whoever comes, for so many batches; then receive all that are out."""
+        for _ in range(batches):
+            self.send(self.recv())
+        while True:
+            try:
+                self.recv()
+            except NoAsyncCallError:
+                return
+
+
+@pytest.fixture(scope="module")
+def envs(start_method: str, envs_a_worker: int) -> Iterator[AsyncVectorEnv]:
+    with fleet(
+        envs_a_worker,
+        start_method,
+        env_fns=[partial(FreshEnv, Habits(i, 5 + i)) for i in range(2 * envs_a_worker)],
+        on_failure="restart",
+        max_restarts=None,
+        step_timeout=STEP_TIMEOUT,
+        batch_size=envs_a_worker,
+    ) as one:
+        yield one
+
+
+class FreshEnv(FaultyEnv):
+    """Counts its episodes from the last seeded reset on, so that fleets can be shared by tests."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.episode = 0 if seed is not None else self.episode
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.RAISE, Fault.BAD_KEY, Fault.KILL, Fault.CRASH, Fault.HOLD_GIL], ids=lambda fault: fault.name
+)
+def test_a_lost_ticket_comes_back_as_a_restart(envs: AsyncVectorEnv, fault: Fault) -> None:
+    drive, victim = Drive(envs), envs.num_envs - 1
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(7)
+    drive.send(np.arange(envs.num_envs), {victim: fault})
+    drive.go_on(20)
+    in_place = fault in (Fault.RAISE, Fault.BAD_KEY)
+    autoreset = not drive.told  # the order to fail may have fallen on a step that resets
+    expected = [] if autoreset else [victim] if in_place else siblings(envs, victim)
+    assert sorted(drive.told) == expected
+    assert max(drive.told.values(), default=1) == 1
+
+
+def test_idle_environments_of_a_lost_worker_tell_at_their_next_step(envs: AsyncVectorEnv) -> None:
+    drive, victim = Drive(envs, seed=5), envs.num_envs - 1
+    os.kill(envs.call("process_id")[victim], signal.SIGKILL)
+    for env in siblings(envs, victim):
+        drive.send([env])
+        assert drive.recv() == [env]
+    assert sorted(drive.told) == siblings(envs, victim)
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(5)
+    assert sum(drive.told.values()) == len(siblings(envs, victim))
+
+
+def test_a_worker_lost_in_an_async_reset_resets_again(envs: AsyncVectorEnv) -> None:
+    os.kill(envs.processes[1].pid or 0, signal.SIGSTOP)
+    envs.async_reset(seed=3)
+    os.kill(envs.processes[1].pid or 0, signal.SIGKILL)
+    seen: dict[int, Any] = {}
+    while len(seen) < envs.num_envs:
+        observations, rewards, terminated, truncated, infos = envs.recv(timeout=20)
+        assert not np.concatenate([rewards, terminated, truncated]).any()
+        seen.update(zip(infos["env_id"].tolist(), observations["draw"], strict=True))
+        told = infos.get("restarted", np.zeros(len(rewards), np.bool_))
+        assert told.tolist() == [env in siblings(envs, envs.num_envs - 1) for env in infos["env_id"]]
+    for env, env_fn in enumerate(faulty_fns(envs.num_envs)):
+        np.testing.assert_array_equal(seen[env], Lone(env_fn, envs.autoreset_mode).reset(3 + env)[0]["draw"])
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_a_slow_environment_neither_starves_nor_makes_others_wait(num_workers: int, tmp_path: Path) -> None:
+    fifo, slow = make_fifo(tmp_path), 3
+    envs = AsyncVectorEnv(faulty_fns(4, fifo), context="fork", num_workers=num_workers, batch_size=1)
+    drive = Drive(envs)
+    drive.send([slow], {slow: Fault.WAIT})
+    drive.oracle.lone[slow].env.suffer = lambda fault: ""  # the oracle need not wait
+    share = 4 // num_workers
+    free = [env for env in range(4) if env // share != slow // share]
+    if free:  # those in other workers go on meanwhile
+        drive.send(free)
+        for _ in range(30):
+            drive.send(drive.recv())
+        assert min(drive.steps[env] for env in free) > 3
+    assert drive.steps[slow] == 1
+    with pytest.raises(AlreadyPendingCallError, match=r"\[3\]"):
+        envs.send([0], [slow])
+    release(fifo)
+    others = [env for env in range(4) if env != slow and env not in free]
+    if others:  # its siblings had to wait; now all go on
+        drive.send(others)
+    for _ in range(40):
+        drive.send(drive.recv())
+    assert min(drive.steps.values()) > 3
+    envs.close()
+
+
+def test_an_expired_recv_loses_nothing(tmp_path: Path) -> None:
+    fifo = make_fifo(tmp_path)
+    envs = AsyncVectorEnv(faulty_fns(4, fifo), context="fork", num_workers=4, batch_size=4)
+    drive = Drive(envs)
+    for round_number in range(3):
+        drive.send(np.arange(4), {1: Fault.WAIT} if round_number == 1 else None)
+        if round_number == 1:
+            for timeout in (0, 0.05):
+                with pytest.raises(multiprocessing.TimeoutError, match="Nothing is lost"):
+                    envs.recv(timeout=timeout)
+            with pytest.raises(AlreadyPendingCallError):
+                envs.step(zeros(envs))
+            release(fifo)
+            drive.oracle.lone[1].env.suffer = lambda fault: ""
+        assert sorted(drive.recv()) == [0, 1, 2, 3]
+    envs.close()
+
+
+def test_much_to_say_on_both_sides_is_no_deadlock() -> None:
+    """Options and infos longer than a pipe holds, for several environments of one worker."""
+    fns = [partial(TalkativeEnv, Habits(i)) for i in range(4)]
+    with fleet(env_fns=fns) as envs, soon(20):
+        envs.async_reset(options={"map": b"x" * 2_000_000})
+        assert [len(text) for text in envs.recv(timeout=20)[4]["story"]] == [2_000_000] * 4
+
+
+class TalkativeEnv(FaultyEnv):
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, info = super().reset(seed=seed)
+        return observation, {**info, "story": "y" * 2_000_000}

@@ -1,0 +1,248 @@
+"""A Ctrl-C anywhere: nothing is lost that reset() does not bring back, and nothing stale is ever returned."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+from fleets import Oracle, fleet, soon, zeros
+from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
+
+from envfleet.errors import EnvRaisedError, ResetNeeded
+from envfleet.testing.timeouts import make_fifo, release
+from envfleet.vector import AsyncVectorEnv
+
+
+class InterruptionError(BaseException):
+    """Raised by a signal, anywhere in the caller, as a KeyboardInterrupt is."""
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    def interrupt(*_: object) -> NoReturn:
+        raise InterruptionError
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+class InterruptingEnv(FaultyEnv):
+    """Interrupts its caller instead of waiting quietly, and when it is made again."""
+
+    def __init__(self, habits: Habits, caller: int, marks: str = "") -> None:
+        super().__init__(habits)
+        self.caller = caller
+        path = Path(marks, str(habits.index))
+        if marks:
+            with path.open("a") as file:
+                file.write("|")
+            if habits.index == 3 and path.stat().st_size == 2:
+                self.interrupt()
+
+    def interrupt(self) -> None:
+        os.kill(self.caller, signal.SIGUSR1)
+        super().suffer(Fault.WAIT)
+
+    def suffer(self, fault: int | None) -> str:
+        if fault == Fault.WAIT:
+            self.interrupt()
+            return ""
+        return super().suffer(fault)
+
+
+def interrupting_fns(fifo: str, marks: str = "") -> list[Callable[[], FaultyEnv]]:
+    return [partial(InterruptingEnv, Habits(i, 5 + i, fifo), os.getpid(), marks) for i in range(4)]
+
+
+def assert_as_new(envs: AsyncVectorEnv) -> None:
+    """Assert that reset() makes the fleet as good as new, for steps and for tickets."""
+    oracle = Oracle(4, seed=9)
+    with soon():
+        observations, _ = envs.reset(seed=9)
+    for env, lone in enumerate(oracle.lone):
+        np.testing.assert_array_equal(observations["draw"][env], lone.last["draw"])
+        lone.env.episode = int(observations["count"][env, 1])
+    oracle.assert_steps(envs, 4)
+    for _ in range(4):
+        envs.send(zeros(envs))
+        result = envs.recv()
+        ids = result[4].pop("env_id")
+        oracle.assert_step(result, zeros(envs), [], ids.tolist())
+
+
+@pytest.mark.parametrize("how", ["recv", "recv of a reset", "step", "call"])
+def test_an_interruption_while_environments_work(how: str, tmp_path: Path) -> None:
+    fifo = make_fifo(tmp_path)
+    doing: dict[str, Callable[[], Any]] = {
+        "recv": lambda: (envs.send(zeros(envs, {3: Fault.WAIT})), envs.recv()),
+        "recv of a reset": lambda: (
+            envs.async_reset(options=[None] * 3 + [{"fault": int(Fault.WAIT)}]),
+            envs.recv(),
+        ),
+        "step": lambda: envs.step(zeros(envs, {3: Fault.WAIT})),
+        "call": lambda: envs.call("interrupt", indices=[3]),
+    }
+    with fleet(env_fns=interrupting_fns(fifo)) as envs:
+        for _ in range(3):
+            envs.reset()
+            with pytest.raises(InterruptionError):
+                doing[how]()
+            release(fifo)
+            if how != "call":
+                for refused in (lambda: envs.step(zeros(envs)), lambda: envs.send(zeros(envs)), envs.recv):
+                    with pytest.raises(ResetNeeded, match="interrupted"):
+                        refused()
+            assert_as_new(envs)
+
+
+class Interrupting:
+    """Interrupts whoever unpickles it, in the middle of whatever that does."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return signal.raise_signal, (signal.SIGUSR1,)
+
+
+class BombEnv(FaultyEnv):
+    """Its infos interrupt the caller while it reads them."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action if action < 9 else 0)
+        if action == 9:
+            info["bomb"] = Interrupting()
+        return observation, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.parametrize("how", ["send", "step"])
+def test_an_interruption_while_reports_are_read(how: str, num_workers: int) -> None:
+    fns = [partial(BombEnv, Habits(i, 5 + i)) for i in range(4)]
+    envs = AsyncVectorEnv(fns, context="fork", num_workers=num_workers, batch_size=None)
+    for victims in ([0], [0, 1, 2, 3], [2, 3]):
+        envs.reset()
+        actions = zeros(envs)
+        actions[victims] = 9
+        with pytest.raises(InterruptionError):
+            act(envs, how, actions)
+        assert_as_new(envs)
+    envs.close()
+
+
+def act(envs: AsyncVectorEnv, how: str, actions: Any) -> None:
+    if how == "step":
+        envs.step(actions)
+    elif how == "reset":
+        envs.reset()
+    else:
+        envs.send(actions)
+        envs.recv()
+
+
+class Unreadable:
+    """Can be pickled, but not unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("unreadable",)
+
+
+class UnreadableEnv(FaultyEnv):
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = super().step(action if action < 9 else 0)
+        return observation, reward, terminated, truncated, {**info, "odd": Unreadable()} if action == 9 else info
+
+
+@pytest.mark.parametrize("how", ["send", "step"])
+def test_a_report_that_cannot_be_read_is_told_and_survived(how: str) -> None:
+    with fleet(env_fns=[partial(UnreadableEnv, Habits(i, 5 + i)) for i in range(4)]) as envs:
+        for _ in range(2):
+            envs.reset()
+            with pytest.raises(EnvRaisedError, match="unreadable"):
+                act(envs, how, np.full(4, 9))
+            assert_as_new(envs)
+
+
+@pytest.mark.parametrize("how", ["step", "send", "reset"])
+@pytest.mark.parametrize("on_failure", ["restart", "raise"])
+def test_an_interruption_while_a_worker_is_replaced(how: str, on_failure: Any, tmp_path: Path) -> None:
+    fifo = make_fifo(tmp_path)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with fleet(env_fns=interrupting_fns(fifo, str(marks)), on_failure=on_failure) as envs:
+        envs.reset()
+        pid = envs.call("process_id")[3]
+        os.kill(pid, signal.SIGKILL)
+        if on_failure == "raise":
+            with pytest.raises(Exception, match="SIGKILL"):
+                envs.step(zeros(envs))
+            how = "reset"
+        with pytest.raises(InterruptionError):
+            act(envs, how, zeros(envs))
+        assert_as_new(envs)
+        assert len((marks / "3").read_text()) == 3
+
+
+def test_an_interruption_at_any_time_is_survived() -> None:
+    """A timer interrupts the caller again and again, wherever it is; a second thread invites signals to go astray."""
+    done = threading.Event()
+    bystander = threading.Thread(target=done.wait)
+    bystander.start()
+    before = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR1))
+    interruptions = 0
+    with fleet(2, on_failure="restart", max_restarts=None) as envs:
+        try:
+            for number in range(150):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0002 * (1 + number % 29))
+                    envs.reset(seed=number)
+                    for _ in range(3):
+                        envs.step(zeros(envs, {3: Fault.KILL} if number % 10 == 0 else {}))
+                        envs.send(zeros(envs))
+                        envs.recv()
+                    envs.call("process_id")
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except InterruptionError:
+                    interruptions += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert interruptions > 20
+            assert_as_new(envs)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            done.set()
+            bystander.join()
+
+
+def test_workers_start_with_no_signal_blocked(start_method: str) -> None:
+    """Or environments' timers would never ring, and their own processes could not be ended."""
+    with fleet(env_fns=[partial(MaskEnv, Habits(i)) for i in range(2)], context=start_method) as envs:
+        assert envs.call("blocked") == ([], [])
+
+
+class MaskEnv(FaultyEnv):
+    def blocked(self) -> list[str]:
+        return [signal.Signals(number).name for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])]
+
+
+def make_and_close_for_ever(start_method: str) -> None:
+    while True:
+        AsyncVectorEnv(faulty_fns(4), context=start_method, num_workers=2).close()
+
+
+def test_an_interruption_while_a_fleet_is_made_leaves_nothing(start_method: str) -> None:
+    before = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR1))
+    try:
+        for number in range(6):
+            signal.setitimer(signal.ITIMER_REAL, 0.003 * (1 + number))
+            with pytest.raises(InterruptionError):
+                make_and_close_for_ever(start_method)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

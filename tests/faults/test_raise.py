@@ -1,0 +1,237 @@
+"""on_failure="raise": every failure is one error that says who, what and what to try, and reset() revives the fleet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fleets import (
+    BAD_OUTPUTS,
+    DEADLY,
+    SOON,
+    STEP_TIMEOUT,
+    STUCK,
+    Oracle,
+    fleet,
+    make,
+    options,
+    siblings,
+    skip_on_spawn,
+    soon,
+    zeros,
+)
+from soaking.faulty import HUGE, Fault
+
+from envfleet.errors import (
+    EnvRaisedError,
+    InvalidOutputError,
+    ResetNeeded,
+    WorkerDiedError,
+    WorkerError,
+    WorkerStuckError,
+)
+from envfleet.vector import AsyncVectorEnv
+
+PLACES = ("step", "reset", "call", "send", "async_reset")
+
+
+@pytest.fixture(scope="module")
+def envs(start_method: str, envs_a_worker: int) -> Iterator[AsyncVectorEnv]:
+    """One fleet for all: whatever a test does to it, the next begins with a reset that must revive it."""
+    with fleet(envs_a_worker, start_method, step_timeout=60, batch_size=1) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def watched(start_method: str) -> Iterator[AsyncVectorEnv]:
+    """The same with little patience."""
+    with fleet(2, start_method, step_timeout=STEP_TIMEOUT, batch_size=1) as one:
+        yield one
+
+
+def inflict(envs: AsyncVectorEnv, where: str, victim: int, fault: Fault) -> Any:
+    """Have one environment fail somewhere; returns what came out, until all have come."""
+    if where == "step":
+        return envs.step(zeros(envs, {victim: fault}))
+    if where == "reset":
+        return envs.reset(options=options(envs, victim, fault))
+    if where == "call":
+        return envs.call("suffer", int(fault), indices=[victim])
+    envs.send(zeros(envs, {victim: fault})) if where == "send" else envs.async_reset(
+        options=options(envs, victim, fault)
+    )
+    return [envs.recv() for _ in range(envs.num_envs)]
+
+
+def revive(envs: AsyncVectorEnv) -> None:
+    """Assert that a reset makes the fleet as good as new."""
+    oracle = Oracle(envs.num_envs)
+    rows = oracle.reset(seed=7)
+    with soon():
+        result = envs.reset(seed=7)
+    for env, row in enumerate(rows):
+        # Environments that were made again have forgotten how many episodes there were.
+        np.testing.assert_array_equal(result[0]["draw"][env], row[0]["draw"])
+    for number in range(3):
+        actions = np.full(envs.num_envs, number)
+        step = envs.step(actions)
+        for env, lone in enumerate(oracle.lone):
+            np.testing.assert_array_equal(step[0]["draw"][env], lone.step(number)[0]["draw"])
+
+
+def assert_told(error: WorkerError, envs: AsyncVectorEnv, victim: int) -> None:
+    """Assert that an error names the environment, its worker and what to try."""
+    worker = victim // (envs.num_envs // 2)
+    assert error.worker == worker
+    assert victim in error.env_indices
+    assert f"worker {worker}" in str(error).lower()
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("fault", DEADLY, ids=lambda fault: fault.name)
+def test_a_death_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
+    skip_on_spawn(envs, where, ["step", "reset", "call"] if envs.num_envs > 2 else ["step"])
+    revive(envs)
+    victim = envs.num_envs - 1
+    with soon(), pytest.raises(WorkerDiedError, match=DEADLY[fault]) as caught:
+        inflict(envs, where, victim, fault)
+    assert_told(caught.value, envs, victim)
+    assert caught.value.env_indices == tuple(siblings(envs, victim))
+    assert f"environment {victim} was at work" in str(caught.value)
+    assert "reset()" in str(caught.value)
+    with pytest.raises(WorkerDiedError, match=DEADLY[fault]):
+        envs.step(zeros(envs))
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("fault", STUCK, ids=lambda fault: fault.name)
+def test_a_hang_is_ended_told_and_survived(watched: AsyncVectorEnv, fault: Fault, where: str) -> None:
+    skip_on_spawn(watched, where, ["step"])
+    revive(watched)
+    victim = 3
+    with soon(), pytest.raises(WorkerStuckError, match=f"environment {victim} had not finished after 0.6 s") as caught:
+        inflict(watched, where, victim, fault)
+    assert_told(caught.value, watched, victim)
+    assert isinstance(caught.value, TimeoutError)
+    assert "step_timeout" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_an_exception_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> None:
+    revive(envs)
+    pids = envs.call("process_id")
+    with pytest.raises(EnvRaisedError, match="environment 1 was told to raise") as caught:
+        inflict(envs, where, 1, Fault.RAISE)
+    assert isinstance(caught.value, ZeroDivisionError)
+    assert_told(caught.value, envs, 1)
+    assert "in _raise" in caught.value.traceback_text
+    assert caught.value.traceback_text in str(caught.value)
+    if where == "call":
+        assert envs.step(zeros(envs))[0]["count"][:, 2].tolist() == [4] * envs.num_envs
+    else:
+        with pytest.raises(ResetNeeded, match="Environment 1"):
+            envs.step(zeros(envs))
+    envs.reset()
+    assert envs.call("process_id") == pids  # nobody had to die for it
+
+
+@pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
+@pytest.mark.parametrize("fault", BAD_OUTPUTS, ids=lambda fault: fault.name)
+def test_a_bad_output_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
+    if fault is Fault.BAD_REWARD and "reset" in where:
+        pytest.skip("a reset has no reward")
+    revive(envs)
+    with pytest.raises(InvalidOutputError, match=BAD_OUTPUTS[fault]) as caught:
+        inflict(envs, where, 1, fault)
+    assert_told(caught.value, envs, 1)
+    assert caught.value.env_indices == (1,)
+    assert f"returned from {'reset' if 'reset' in where else 'step'}()" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
+def test_an_unpicklable_info_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> None:
+    revive(envs)
+    with pytest.raises(EnvRaisedError, match="cannot be sent to the caller's process") as caught:
+        inflict(envs, where, 1, Fault.UNPICKLABLE)
+    assert caught.value.env_indices == (1,)
+    assert "lock" in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["step", "reset", "send"])
+def test_a_huge_info_arrives(envs: AsyncVectorEnv, where: str) -> None:
+    skip_on_spawn(envs, where, ["step"])
+    revive(envs)
+    results = inflict(envs, where, 1, Fault.HUGE_INFO)
+    infos = [result[-1] for result in results] if isinstance(results, list) else [results[-1]]
+    (huge,) = [text for info in infos for text in info.get("huge", []) if text is not None]
+    assert len(huge) == HUGE
+    envs.step(zeros(envs))
+
+
+def test_a_worker_killed_in_the_middle_of_a_message_is_told(envs: AsyncVectorEnv) -> None:
+    revive(envs)
+    pid = envs.call("process_id")[-1]
+    envs.step_async(zeros(envs, {envs.num_envs - 1: Fault.HUGE_INFO}))
+    wait_until_its_pipe_is_full(pid)
+    os.kill(pid, signal.SIGKILL)
+    with soon(), pytest.raises(WorkerDiedError, match="SIGKILL"):
+        envs.step_wait()
+
+
+def wait_until_its_pipe_is_full(pid: int) -> None:
+    """Wait until a worker sleeps in the kernel for room to write."""
+    deadline = time.monotonic() + SOON
+    while Path(f"/proc/{pid}/wchan").read_text() != "sock_alloc_send_pskb" and time.monotonic() < deadline:
+        pass
+
+
+def test_a_stopped_worker_that_had_nothing_to_do_is_told(watched: AsyncVectorEnv) -> None:
+    revive(watched)
+    os.kill(watched.call("process_id")[3], signal.SIGSTOP)
+    with soon(), pytest.raises(WorkerStuckError, match=r"it did nothing after 0.6 s"):
+        watched.step(zeros(watched))
+
+
+def test_a_worker_that_dies_with_nothing_to_do_blames_no_environment(envs: AsyncVectorEnv) -> None:
+    revive(envs)
+    pid = envs.call("process_id")[0]
+    os.kill(pid, signal.SIGKILL)
+    with soon(), pytest.raises(WorkerDiedError, match="SIGKILL") as caught:
+        envs.step(zeros(envs))
+    assert "at work" not in str(caught.value)
+    assert f"pid {pid}" in str(caught.value)
+
+
+def test_a_caller_that_takes_its_time_finds_nobody_stuck(watched: AsyncVectorEnv) -> None:
+    revive(watched)
+    for begin, end in ((watched.step_async, watched.step_wait), (watched.send, watched.recv)):
+        for _ in range(2):
+            begin(zeros(watched))
+            pause()
+            end()
+            pause()
+            if end == watched.recv:
+                watched.reset()
+
+
+def pause() -> None:
+    """What a caller does between its calls: for longer than an environment may."""
+    time.sleep(1.5 * STEP_TIMEOUT)
+
+
+@pytest.mark.parametrize("dead", [[0], [1], [0, 1]])
+def test_a_closed_fleet_with_dead_workers_is_closed(dead: list[int]) -> None:
+    envs = make(2)
+    envs.reset()
+    for worker in dead:
+        envs.processes[worker].kill()
+        envs.processes[worker].join()
+    with soon():
+        envs.close()
+    assert not any(process.is_alive() for process in envs.processes)

@@ -1,0 +1,214 @@
+"""on_failure="restart": the lost come back truncated, by the rules of seeds, and nobody else ever notices."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fleets import (
+    BAD_OUTPUTS,
+    DEADLY,
+    STEP_TIMEOUT,
+    STUCK,
+    Oracle,
+    fleet,
+    options,
+    siblings,
+    skip_on_spawn,
+    soon,
+    zeros,
+)
+from gymnasium.vector import AutoresetMode
+from soaking.faulty import Fault, faulty_fns
+from soaking.oracle import seed_after_restart
+
+from envfleet.errors import EnvRaisedError, WorkerDiedError, WorkerError
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+
+IN_PLACE = (Fault.RAISE, *BAD_OUTPUTS)
+MODES = list(AutoresetMode)
+
+
+@pytest.fixture(scope="module")
+def envs(start_method: str, envs_a_worker: int) -> Iterator[AsyncVectorEnv]:
+    """One fleet for all: restarts must leave nothing that a later test could trip over."""
+    with fleet(envs_a_worker, start_method, on_failure="restart", max_restarts=None, step_timeout=STEP_TIMEOUT) as one:
+        yield one
+
+
+def begun(envs: AsyncVectorEnv) -> Oracle:
+    """Reset both, and take some steps."""
+    oracle = Oracle(envs.num_envs, envs.autoreset_mode, seed=11)
+    envs.reset(seed=11)
+    for lone, episode in zip(oracle.lone, envs.get_attr("episode"), strict=True):
+        lone.env.episode = episode  # how often it was reset before is not the point
+        lone.last["count"][1] = episode
+    oracle.assert_steps(envs, 4)
+    return oracle
+
+
+@pytest.mark.parametrize("fault", [*DEADLY, *STUCK], ids=lambda fault: fault.name)
+def test_a_lost_worker_is_replaced_within_a_step(envs: AsyncVectorEnv, fault: Fault) -> None:
+    skip_on_spawn(envs, fault.name, ["KILL", "HOLD_GIL"])
+    oracle, victim = begun(envs), envs.num_envs - 1
+    lost = siblings(envs, victim)
+    with soon():
+        result = envs.step(zeros(envs, {victim: fault}))
+    cause = result[4]["restart_cause"][victim]
+    assert DEADLY.get(fault, "had not finished after 0.6 s") in cause
+    assert f"environment {victim}" in cause
+    assert f"worker {1}" in cause
+    oracle.assert_step(result, zeros(envs), lost)
+    oracle.assert_steps(envs, 20)
+
+
+@pytest.mark.parametrize("fault", IN_PLACE, ids=lambda fault: fault.name)
+def test_an_environment_that_fails_is_made_again_alone(envs: AsyncVectorEnv, fault: Fault) -> None:
+    oracle, victim = begun(envs), envs.num_envs - 1
+    pids = envs.call("process_id")
+    result = envs.step(zeros(envs, {victim: fault}))
+    wanted = "ZeroDivisionError: environment" if fault is Fault.RAISE else "expected"
+    assert wanted in result[4]["restart_cause"][victim]
+    oracle.assert_step(result, zeros(envs), [victim])
+    oracle.assert_steps(envs, 20)
+    assert envs.call("process_id") == pids
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda number: number.name)
+@pytest.mark.parametrize("seed", [None, 21])
+def test_a_worker_lost_before_a_reset_is_replaced(
+    envs: AsyncVectorEnv, number: signal.Signals, seed: int | None
+) -> None:
+    skip_on_spawn(envs, number.name, ["SIGKILL"])
+    begun(envs)
+    os.kill(envs.call("process_id")[0], number)
+    with soon():
+        observations, infos = envs.reset(seed=seed)
+    lost = siblings(envs, 0)
+    assert np.flatnonzero(infos["restarted"]).tolist() == lost
+    for env in lost:
+        own = seed_after_restart(11 + env, 1) if seed is None else seed + env
+        fresh = faulty_fns(envs.num_envs)[env]()
+        np.testing.assert_array_equal(observations["draw"][env], fresh.reset(seed=own)[0]["draw"])
+    _, _, terminated, truncated, infos = envs.step(zeros(envs))
+    assert not np.concatenate([terminated, truncated]).any()
+    assert "restarted" not in infos
+
+
+@pytest.mark.parametrize("fault", [Fault.RAISE, Fault.NAN, Fault.KILL], ids=lambda fault: fault.name)
+def test_a_reset_that_fails_every_time_ends_at_the_limit(fault: Fault) -> None:
+    with fleet(2, on_failure="restart", max_restarts=2) as envs:
+        with soon(), pytest.raises(WorkerError, match="restarted 2 times") as caught:
+            envs.reset(seed=1, options=options(envs, 1, fault))
+        assert 1 in caught.value.env_indices
+        envs.reset(seed=1)
+        envs.step(zeros(envs))
+
+
+def test_a_call_that_is_lost_is_told_and_not_repeated(envs: AsyncVectorEnv) -> None:
+    skip_on_spawn(envs, "alone" if envs.num_envs == 2 else "shared", ["shared"])
+    oracle, victim = begun(envs), envs.num_envs - 1
+    with soon(), pytest.raises(WorkerDiedError, match=r"SIGKILL while environment .* not asked again"):
+        envs.call("suffer", int(Fault.KILL), indices=[victim])
+    oracle.assert_step(envs.step(zeros(envs)), zeros(envs), siblings(envs, victim))
+    with pytest.raises(EnvRaisedError, match="told to raise"):
+        envs.call("suffer", int(Fault.RAISE), indices=[victim])
+    oracle.assert_steps(envs, 10)
+
+
+def test_a_worker_that_dies_beside_a_call_does_not_spoil_it(envs: AsyncVectorEnv) -> None:
+    skip_on_spawn(envs, "", [])
+    oracle, victim = begun(envs), envs.num_envs - 1
+    os.kill(envs.call("process_id")[victim], signal.SIGKILL)
+    assert envs.call("index", indices=[0]) == (0,)
+    oracle.assert_step(envs.step(zeros(envs)), zeros(envs), siblings(envs, victim))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("fault", [Fault.KILL, Fault.BAD_KEY], ids=lambda fault: fault.name)
+def test_every_autoreset_mode_tells_of_a_restart_in_its_own_way(mode: AutoresetMode, fault: Fault) -> None:
+    with fleet(2, on_failure="restart", max_restarts=None, autoreset_mode=mode) as envs:
+        oracle, victim = Oracle(4, mode), 3
+        envs.reset(seed=0)
+        for number in range(25):
+            hit = number in (2, 9, 10, 17)
+            if mode is AutoresetMode.DISABLED and any(lone.finished for lone in oracle.lone):
+                finished = np.array([lone.finished for lone in oracle.lone])
+                envs.reset(options={"reset_mask": finished})
+                for env in np.flatnonzero(finished):
+                    oracle.lone[env].reset()
+            result = envs.step(zeros(envs, {victim: fault} if hit else {}))
+            lost = siblings(envs, victim) if fault is Fault.KILL else [victim]
+            oracle.assert_step(result, zeros(envs), acting(lost, oracle, mode, fault) if hit else [])
+
+
+def acting(lost: list[int], oracle: Oracle, mode: AutoresetMode, fault: Fault) -> list[int]:
+    """An environment whose step is an autoreset takes no action, and so no order to fail."""
+    resets = mode is AutoresetMode.NEXT_STEP and oracle.lone[3].finished
+    return [] if resets else lost
+
+
+@pytest.mark.parametrize("backend", ["sync", "process"])
+def test_seeds_follow_the_documented_rule(backend: str) -> None:
+    fns = faulty_fns(2)
+    kwargs: dict[str, Any] = {"on_failure": "restart", "max_restarts": None}
+    envs = SyncVectorEnv(fns, **kwargs) if backend == "sync" else AsyncVectorEnv(fns, context="fork", **kwargs)
+    fault = Fault.RAISE if backend == "sync" else Fault.KILL
+    for first_seed in (3, 4):
+        envs.reset(seed=[None, first_seed])
+        seeds = []
+        for _ in range(3):
+            envs.step([0, fault])  # truncated
+            envs.step([0, 0])  # the reset
+            seeds.append(envs.np_random_seed[1])
+        assert seeds == [seed_after_restart(first_seed, number) for number in (1, 2, 3)]
+        assert len(set(seeds)) == 3
+    envs.close()
+
+
+def test_without_a_seed_there_is_none_after_a_restart() -> None:
+    with fleet(1, on_failure="restart") as envs:
+        draws = []
+        for _ in range(2):
+            envs.reset()
+            envs.step(zeros(envs, {1: Fault.KILL}))
+            draws.append(envs.step(zeros(envs))[0]["draw"][1].tolist())
+        assert draws[0] != draws[1]
+
+
+def test_all_workers_may_be_lost_at_once(start_method: str) -> None:
+    with fleet(2, start_method, on_failure="restart") as envs:
+        oracle = Oracle(4)
+        envs.reset(seed=0)
+        for process in envs.processes:
+            process.kill()
+        oracle.assert_step(envs.step(zeros(envs)), zeros(envs), range(4))
+        oracle.assert_steps(envs, 12)
+
+
+def test_a_worker_lost_in_the_middle_of_a_message_is_replaced() -> None:
+    from test_raise import wait_until_its_pipe_is_full
+
+    with fleet(2, on_failure="restart") as envs:
+        oracle = Oracle(4)
+        envs.reset(seed=0)
+        pid = envs.call("process_id")[3]
+        envs.step_async(zeros(envs, {3: Fault.HUGE_INFO}))
+        wait_until_its_pipe_is_full(pid)
+        os.kill(pid, signal.SIGKILL)
+        oracle.assert_step(envs.step_wait(), zeros(envs), [2, 3])
+        oracle.assert_steps(envs, 12)
+
+
+def test_live_views_show_the_last_observation_too() -> None:
+    with fleet(2, on_failure="restart", copy=False) as envs:
+        oracle = Oracle(4)
+        envs.reset(seed=0)
+        oracle.assert_steps(envs, 2)
+        oracle.assert_step(envs.step(zeros(envs, {0: Fault.BAD_SHAPE})), zeros(envs), [0])
+        oracle.assert_step(envs.step(zeros(envs, {3: Fault.CRASH})), zeros(envs), [2, 3])
+        oracle.assert_steps(envs, 12)

@@ -1,0 +1,75 @@
+"""The soak tool: runs, notices nothing wrong where nothing is, and notices what is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import BENCHMARKS
+from soak import grown
+from soaking.faulty import FaultyEnv
+from soaking.trial import Plan, Trial
+from soaking.vitals import look
+
+from envfleet.vector import AsyncVectorEnv
+
+
+def test_it_runs_for_seconds(tmp_path: Path) -> None:
+    arguments = ["--minutes", "0.05", "--kills", "8", "--seed", "1", "--json", "soak.json"]
+    command = [sys.executable, str(BENCHMARKS / "soak.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "Nothing was lost" in done.stdout
+    result = json.loads((tmp_path / "soak.json").read_text())
+    assert result["mishaps"]["kill from outside"] >= 8
+    assert result["restarts"] >= 8
+    assert result["transitions"] > 100
+    assert result["troubles"] == []
+
+
+def test_wrong_arguments_are_refused() -> None:
+    command = [sys.executable, str(BENCHMARKS / "soak.py"), "--num-workers", "9", "--num-envs", "8"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert "1..8" in done.stderr
+
+
+SMALL = Plan(seconds=60, kills=0, num_envs=2, num_workers=2, start_method="fork", seed=0, hangs=False)
+
+
+def test_a_wrong_transition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = AsyncVectorEnv.step_wait
+
+    def lie(envs: AsyncVectorEnv, timeout: float | None = None) -> Any:
+        result = honest(envs, timeout)
+        result[1][1] += 1.0
+        return result
+
+    trial = Trial(SMALL)
+    monkeypatch.setattr(AsyncVectorEnv, "step_wait", lie)
+    assert "environment 1" in trial.run().wrong[0]
+
+
+def test_a_restart_for_no_reason_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = FaultyEnv.step
+
+    def fail(env: FaultyEnv, action: Any) -> Any:
+        if env.index == 1 and env.steps == 3:
+            raise RuntimeError("of its own accord")
+        return honest(env, action)
+
+    monkeypatch.setattr(FaultyEnv, "step", fail)
+    assert "restarted for no reason" in Trial(SMALL).run().wrong[0]
+
+
+@pytest.mark.parametrize("name", ["processes", "threads", "descriptors", "shared_files", "memory_bytes"])
+def test_growth_is_found(name: str) -> None:
+    before = look(0.0)
+    after = replace(before, **{name: 2 * getattr(before, name) + 50 * 2**20})
+    assert grown([before, before]) == []
+    assert len(grown([before, after])) == 1
