@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -188,35 +189,56 @@ def test_an_interruption_while_a_worker_is_replaced(how: str, on_failure: Any, t
         assert len((marks / "3").read_text()) == 3
 
 
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Interrupt the caller, wherever it is, and again after a while if that was where Python ignores it.
+
+    From another thread, so that there is one more that the kernel may hand the signal to.
+    """
+    left = threading.Event()
+
+    def interrupt() -> None:
+        patience = seconds
+        while not left.wait(patience):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            patience = 1.0
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        left.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+# Python itself ignores what is raised where it clears things away.
+CLEARING_AWAY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@CLEARING_AWAY
 def test_an_interruption_at_any_time_is_survived() -> None:
-    """A timer interrupts the caller again and again, wherever it is; a second thread invites signals to go astray."""
-    done = threading.Event()
-    bystander = threading.Thread(target=done.wait)
-    bystander.start()
-    before = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR1))
     interruptions = 0
     with fleet(2, on_failure="restart", max_restarts=None) as envs:
-        try:
-            for number in range(150):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, 0.0002 * (1 + number % 29))
-                    envs.reset(seed=number)
-                    for _ in range(3):
-                        envs.step(zeros(envs, {3: Fault.KILL} if number % 10 == 0 else {}))
-                        envs.send(zeros(envs))
-                        envs.recv()
-                    envs.call("process_id")
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                except InterruptionError:
-                    interruptions += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            assert interruptions > 20
-            assert_as_new(envs)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-            done.set()
-            bystander.join()
+        for number in range(60):
+            try:
+                with interrupted_after(0.0005 * (1 + number % 29)):
+                    use(envs, number)
+            except InterruptionError:
+                interruptions += 1
+        assert interruptions > 20
+        assert_as_new(envs)
+
+
+def use(envs: AsyncVectorEnv, number: int) -> None:
+    envs.reset(seed=number)
+    for step in range(100):
+        envs.step(zeros(envs, {3: Fault.KILL} if number % 5 == 0 and step % 20 == 0 else {}))
+        envs.send(zeros(envs))
+        envs.recv()
+        envs.call("process_id")
 
 
 def test_workers_start_with_no_signal_blocked(start_method: str) -> None:
@@ -235,14 +257,8 @@ def make_and_close_for_ever(start_method: str) -> None:
         AsyncVectorEnv(faulty_fns(4), context=start_method, num_workers=2).close()
 
 
+@CLEARING_AWAY
 def test_an_interruption_while_a_fleet_is_made_leaves_nothing(start_method: str) -> None:
-    before = signal.signal(signal.SIGALRM, signal.getsignal(signal.SIGUSR1))
-    try:
-        for number in range(6):
-            signal.setitimer(signal.ITIMER_REAL, 0.003 * (1 + number))
-            with pytest.raises(InterruptionError):
-                make_and_close_for_ever(start_method)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    for number in range(6):
+        with pytest.raises(InterruptionError), interrupted_after(0.004 * (1 + number)):
+            make_and_close_for_ever(start_method)

@@ -13,10 +13,10 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.vector.arguments import checked_batch_size, checked_env_fns
-from envfleet.vector.failures import as_error, warn_of_close
+from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.orders import Order, Report, ResetOrder
-from envfleet.vector.process.block import create_block
+from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.supervisor import Supervisor
 from envfleet.vector.restarts import OnFailure, checked_care
@@ -101,14 +101,14 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._num_local = bounds[0][1] if caller_works else 0
         shares = bounds[1 if caller_works else 0 :]
         tasks = [ShardTask(self.env_fns[first:last], first, self._care) for first, last in shares]
-        self._supervisor = Supervisor(context, tasks, daemon)
-        # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
-        self._finalizer = Finalize(self, self._supervisor.shut_down, args=(0.0, True), exitpriority=0)
+        with signals_blocked():  # or an interruption would leave processes that nobody ends
+            self._supervisor = Supervisor(context, tasks, daemon)
+            # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
+            self._finalizer = Finalize(self, self._supervisor.shut_down, args=(0.0, True), exitpriority=0)
         try:
             self._make_fleet(bounds, mode, copy, batch_size)
         except BaseException:
-            self._finalizer.cancel()
-            self._supervisor.shut_down(_CLOSE_TIMEOUT, terminate=False)
+            self._end_workers(_CLOSE_TIMEOUT, terminate=False)
             raise
         where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
         self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
@@ -125,9 +125,9 @@ class AsyncVectorEnv(FleetVectorEnv):
         num_workers = len(self._supervisor.processes)
         control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
         layout = FleetLayout(spaces, control_bytes=control_bytes, refuse_nan=self._care.check_nan)
-        memory, descriptor = create_block(layout.size)
+        memory = self._supervisor.create_block(layout.size)
         arrays = layout.arrays(memory)
-        self._supervisor.hand_out(spaces, descriptor, arrays["control"], arrays["progress"])
+        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"])
         self._local_shard: Shard | None = None
         if local_envs:
             rows = layout.rows(memory, 0, len(local_envs))
@@ -187,10 +187,14 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._supervisor.discard()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:
-        self._finalizer.cancel()
         failures = self._local_shard.close() if self._local_shard is not None else []
-        failures += self._supervisor.shut_down(_CLOSE_TIMEOUT if timeout is None else timeout, terminate)
+        failures += self._end_workers(_CLOSE_TIMEOUT if timeout is None else timeout, terminate)
         warn_of_close(failures)
+
+    def _end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
+        failures = self._supervisor.shut_down(timeout, terminate)
+        self._finalizer.cancel()  # not before: a second Ctrl-C leaves it to the finalizer
+        return failures
 
     def _worker_of(self, env_index: int) -> int | None:
         return self._supervisor.worker_of(env_index)

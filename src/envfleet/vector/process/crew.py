@@ -71,19 +71,20 @@ class Crew:
         return len(self.processes)
 
     def _add(self, worker: int, task: ShardTask) -> None:
-        # Not with signals blocked: the new process would inherit that, and a fork server never see its children end.
-        process, connection = self._launcher.start(worker, task)
-        _started.add(process)
-        self.processes.append(process)
-        self._lines.append(Line(connection))
+        with signals_blocked():  # or an interruption would leave a process that nobody knows
+            process, connection = self._launcher.start(worker, task)
+            _started.add(process)
+            self.processes.append(process)
+            self._lines.append(Line(connection))
 
     def replace(self, worker: int, task: ShardTask) -> None:
         """Ends a worker, if it has not ended, and starts another in its place."""
-        self.end_one(worker)
-        process, connection = self._launcher.start(worker, task)
-        _started.add(process)
-        self._lines[worker].close()
-        self.processes[worker], self._lines[worker] = process, Line(connection)
+        with signals_blocked():
+            self.end_one(worker)
+            process, connection = self._launcher.start(worker, task)
+            _started.add(process)
+            self._lines[worker].close()
+            self.processes[worker], self._lines[worker] = process, Line(connection)
 
     def end_one(self, worker: int) -> None:
         """Kills a worker; it is gone when this returns."""

@@ -19,6 +19,7 @@ from envfleet.errors import FleetError, WorkerDiedError, WorkerError, WorkerStuc
 from envfleet.vector.failures import Failure, as_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.process import protocol
+from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew, LostWorker
 from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import usable_cores
@@ -73,11 +74,14 @@ class Supervisor:
                 raise as_error(answer, worker)
         return [face for faces in answers for face in faces]
 
-    def hand_out(
-        self, spaces: FleetSpaces, descriptor: int, control: npt.NDArray[np.uint8], progress: npt.NDArray[np.uint64]
-    ) -> None:
-        """Gives every worker the block; the descriptor is kept for those that have to take another's place."""
-        self._descriptor = descriptor
+    def create_block(self, size: int) -> npt.NDArray[np.uint8]:
+        """The memory to share; its descriptor is kept, also for those that have to take another's place."""
+        with signals_blocked():  # or an interruption would leave it open
+            memory, self._descriptor = create_block(size)
+        return memory
+
+    def hand_out(self, spaces: FleetSpaces, control: npt.NDArray[np.uint8], progress: npt.NDArray[np.uint64]) -> None:
+        """Gives every worker the block."""
         self._mailroom = _core.Mailroom(control, len(self._crew), spaces.num_envs, create=True)
         step_timeout = self._tasks[0].care.step_timeout if self._tasks else None
         self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, step_timeout)
