@@ -16,6 +16,7 @@ help:
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make bench           set everything up, measure the engine against Gymnasium's on this machine"
+	@echo "make bench-native    compiled environments against Gymnasium's: under a minute"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
 	@echo "make bench-training  training against Stable-Baselines3: about an hour"
 	@echo "make check           linters and type checker only"
@@ -72,6 +73,9 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/engine.py --json benchmarks/results/engine.json
+
+bench-native: setup
+	$(BIN)/python benchmarks/native.py --json benchmarks/results/native.json
 
 bench-learning: setup
 	$(BIN)/python benchmarks/learning/run.py

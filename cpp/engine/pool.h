@@ -3,7 +3,9 @@
 // What an environment must have is written in environment.h.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -211,28 +213,42 @@ class Pool final : public AnyPool {
     void step_block(size_t first, size_t count, const std::byte* actions)
         requires HasBlock<Env>
     {
-        uint8_t awaited[block];
-        const bool awaits = autoreset_ != Autoreset::same_step;
-        for (size_t i = 0; i < count; ++i) awaited[i] = awaits & out_.finished[first + i];
+        const bool at_once = autoreset_ == Autoreset::same_step;
+        std::array<uint8_t, block> special{};  // rows that need a reset as well, or instead
+        if (!at_once) std::copy_n(out_.finished + first, count, special.begin());
         Env::step_block(&states_[first], params_.front(),
                         reinterpret_cast<const Action*>(actions) + first, count,
                         out_.rewards + first, out_.terminated + first,
                         Row(out_.observations, first).template leaf<float>(0));
-        uint8_t special = 0;
-        for (size_t i = 0; i < count; ++i) {
-            const size_t env = first + i;
-            out_.truncated[env] = ++elapsed_[env] >= limits_[env];
-            out_.finished[env] = out_.terminated[env] | out_.truncated[env];
-            out_.turns[env] = Turn::stepped;
-            special |= awaited[i] | out_.finished[env];
-        }
-        if (!special) return;
-        for (size_t i = 0; i < count; ++i) {
-            const size_t env = first + i;
-            if (awaited[i]) {
-                guarded(env, [&] { begin_episode(env); });
-            } else if (out_.finished[env]) {
-                guarded(env, [&] { end_turn(env); });
+        count_block(first, count);
+        if (at_once) std::copy_n(out_.finished + first, count, special.begin());
+        for_each_set(special, [&](size_t i) {
+            guarded(first + i, [&] { at_once ? end_turn(first + i) : begin_episode(first + i); });
+        });
+    }
+
+    // Counts the step of each row. Only pointers that promise not to overlap let the compiler take
+    // many rows at once.
+    void count_block(size_t first, size_t count) {
+        int64_t* __restrict elapsed = &elapsed_[first];
+        const int64_t* __restrict limits = &limits_[first];
+        const uint8_t* __restrict terminated = out_.terminated + first;
+        uint8_t* __restrict truncated = out_.truncated + first;
+        uint8_t* __restrict finished = out_.finished + first;
+        std::fill_n(out_.turns + first, count, Turn::stepped);
+        for (size_t i = 0; i < count; ++i) truncated[i] = ++elapsed[i] >= limits[i];
+        for (size_t i = 0; i < count; ++i) finished[i] = terminated[i] | truncated[i];
+    }
+
+    // Eight flags at a look: few are set, and asking each would be one guess of the processor each.
+    template <class Visit>
+    static void for_each_set(const std::array<uint8_t, block>& flags, Visit visit) {
+        for (size_t start = 0; start < block; start += 8) {
+            uint64_t word;
+            std::memcpy(&word, &flags[start], sizeof word);
+            if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
+            for (; word != 0; word &= word - 1) {
+                visit(start + static_cast<size_t>(std::countr_zero(word)) / 8);
             }
         }
     }

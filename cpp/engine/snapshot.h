@@ -14,8 +14,9 @@ namespace envfleet {
 
 template <class T>
 void append(std::vector<std::byte>& bytes, const T& value) {
-    const auto part = std::as_bytes(std::span(&value, 1));
-    bytes.insert(bytes.end(), part.begin(), part.end());
+    const size_t size = bytes.size();
+    bytes.resize(size + sizeof value);
+    std::memcpy(bytes.data() + size, &value, sizeof value);
 }
 
 template <class T>

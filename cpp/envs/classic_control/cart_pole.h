@@ -9,6 +9,7 @@
 #include <numbers>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "engine/fields.h"
@@ -49,8 +50,10 @@ struct CartPole {
 
     static Outcome step(State& s, Rng&, const Params& p, int64_t action) {
         const double sin = numpy_math.sin(s.state[2]), cos = numpy_math.cos(s.state[2]);
-        move(s.state, p, action, sin, cos, p.kinematics_integrator == "euler");
-        const bool falls = is_out(s.state, p);
+        auto [x, x_dot, theta, theta_dot] = s.state;
+        move(x, x_dot, theta, theta_dot, p, push(action, p), sin, cos, uses_euler(p));
+        s.state = {x, x_dot, theta, theta_dot};
+        const bool falls = is_out(x, theta, p);
         const double reward = reward_of(falls, s.fallen, p);
         s.fallen |= falls;
         return {reward, falls};
@@ -62,25 +65,36 @@ struct CartPole {
         for (size_t i = 0; i < 4; ++i) observation[i] = static_cast<float>(s.state[i]);
     }
 
-    // The same for many at once: sines and cosines in one go, and no branches.
-    static void step_block(State* states, const Params& p, const int64_t* actions, size_t count,
-                           double* rewards, uint8_t* terminated, float* observations) {
+    // The same for many at once: each quantity in an array of its own, so that one instruction
+    // moves several carts.
+    static void step_block(State* states, const Params& params, const int64_t* actions,
+                           size_t count, double* rewards, uint8_t* terminated,
+                           float* observations) {
         constexpr size_t most = 64;
-        double theta[most], sin[most], cos[most];
-        for (size_t i = 0; i < count; ++i) theta[i] = states[i].state[2];
+        double x[most], x_dot[most], theta[most], theta_dot[most], sin[most], cos[most];
+        double force[most];
+        const Params p = params;  // a copy that no store can change
+        for (size_t i = 0; i < count; ++i) {
+            const auto& state = states[i].state;
+            x[i] = state[0], x_dot[i] = state[1], theta[i] = state[2], theta_dot[i] = state[3];
+            force[i] = push(actions[i], p);
+        }
         numpy_math.sin(theta, sin, count);
         numpy_math.cos(theta, cos, count);
-        const bool euler = p.kinematics_integrator == "euler";
+        const auto move_all = [&](auto euler) {
+            for (size_t i = 0; i < count; ++i) {
+                move(x[i], x_dot[i], theta[i], theta_dot[i], p, force[i], sin[i], cos[i], euler);
+            }
+        };
+        uses_euler(p) ? move_all(std::true_type{}) : move_all(std::false_type{});
         for (size_t i = 0; i < count; ++i) {
             State& s = states[i];
-            move(s.state, p, actions[i], sin[i], cos[i], euler);
-            const bool falls = is_out(s.state, p);
+            const bool falls = is_out(x[i], theta[i], p);
             rewards[i] = reward_of(falls, s.fallen, p);
-            s.fallen |= falls;
             terminated[i] = falls;
-            for (size_t j = 0; j < 4; ++j) {
-                observations[4 * i + j] = static_cast<float>(s.state[j]);
-            }
+            s = {{x[i], x_dot[i], theta[i], theta_dot[i]}, s.fallen || falls};
+            float* observation = observations + 4 * i;
+            for (size_t j = 0; j < 4; ++j) observation[j] = static_cast<float>(s.state[j]);
         }
     }
 
@@ -98,10 +112,14 @@ struct CartPole {
     static auto variables() { return std::tuple(field("state", &State::state)); }
 
   private:
-    static void move(std::array<double, 4>& state, const Params& p, int64_t action, double sin,
-                     double cos, bool euler) {
-        auto [x, x_dot, theta, theta_dot] = state;
-        const double force = action == 1 ? p.force_mag : -p.force_mag;
+    static double push(int64_t action, const Params& p) {
+        return action == 1 ? p.force_mag : -p.force_mag;
+    }
+
+    static bool uses_euler(const Params& p) { return p.kinematics_integrator == "euler"; }
+
+    static void move(double& x, double& x_dot, double& theta, double& theta_dot, const Params& p,
+                     double force, double sin, double cos, bool euler) {
         const double temp =
             (force + p.polemass_length * (theta_dot * theta_dot) * sin) / p.total_mass;
         const double theta_acc = (p.gravity * sin - cos * temp) /
@@ -112,11 +130,11 @@ struct CartPole {
         // Euler's method moves with the old velocities, the semi-implicit one with the new.
         x = x + p.tau * (euler ? x_dot : x_dot_next);
         theta = theta + p.tau * (euler ? theta_dot : theta_dot_next);
-        state = {x, x_dot_next, theta, theta_dot_next};
+        x_dot = x_dot_next;
+        theta_dot = theta_dot_next;
     }
 
-    static bool is_out(const std::array<double, 4>& state, const Params& p) {
-        const double x = state[0], theta = state[2];
+    static bool is_out(double x, double theta, const Params& p) {
         return (x < -p.x_threshold) | (x > p.x_threshold) | (theta < -p.theta_threshold_radians) |
                (theta > p.theta_threshold_radians);
     }
