@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # are compiled when they first are, which the following must not prevent.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 unexport PYTHONDONTWRITEBYTECODE
-CORE_SOURCES := pyproject.toml CMakeLists.txt $(shell find cpp -name '*.h' -o -name '*.cpp')
+CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
 .PHONY: help train setup test check format sanitize bench bench-native bench-learning bench-training clean

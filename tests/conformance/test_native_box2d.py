@@ -185,6 +185,12 @@ def test_rendering_shows_what_gymnasium_shows(env_id: str, action: Any) -> None:
             assert np.array_equal(frame, expected)
 
 
+def test_rendering_before_the_first_reset_says_what_to_do() -> None:
+    envs = make_vec("BipedalWalker-v3", 1, "native", render_mode="rgb_array")
+    with envs, pytest.raises(EnvRaisedError, match="before the first reset"):
+        envs.render()
+
+
 def test_rendering_follows_the_environment_into_its_next_episode() -> None:
     pytest.importorskip("pygame")
     kwargs: Any = {"render_mode": "rgb_array"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import test_box2d
 import test_classic_control
 import test_mujoco
 import test_toy_text
@@ -10,7 +11,7 @@ import test_toy_text
 def parity_table() -> str:
     """One line an id: with which arguments it was compared, over how many steps, and how equal it is."""
     lines = ["| id | compared with arguments | seeds x steps, each mode | equality |", "|---|---|---|---|"]
-    cases = [*test_classic_control.CASES, *test_toy_text.CASES]
+    cases = [*test_classic_control.CASES, *test_toy_text.CASES, *test_box2d.CASES]
     for env_id in dict.fromkeys(case.env_id for case in cases):
         own = [case for case in cases if case.env_id == env_id]
         names = sorted({name for case in own for name in case.kwargs})

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 _POSES, _RANDOM_STATE = "_poses", "_random_state_at_reset"
 _SCENE = "_envfleet_scene"
@@ -56,12 +57,14 @@ def pose_walker(env: Any, attributes: Mapping[str, Any]) -> None:
 
 def _reset_like(env: Any, attributes: Mapping[str, Any], parameters: Sequence[str]) -> None:
     """Resets Gymnasium's environment as the native one last was, unless it shows that very episode already."""
-    scene = tuple(attributes[_RANDOM_STATE])
+    if not len(attributes[_POSES]):
+        raise ResetNeeded("There is nothing to render before the first reset.")
+    scene = (*attributes[_RANDOM_STATE], *(attributes[name] for name in parameters))
     if getattr(env, _SCENE, None) == scene:
         return
     for name in parameters:
         setattr(env, name, attributes[name])
-    env.np_random = _generator(scene)
+    env.np_random = _generator(attributes[_RANDOM_STATE])
     env.reset()
     setattr(env, _SCENE, scene)
 
