@@ -144,10 +144,10 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
     **{
-        f"{_MUJOCO}.{module}_v5:{name}Env": NativeKind(name, parameters, mujoco_arguments.SHAPING, Simulations)
-        for module, name, parameters in (
-            (*key.split(":"), parameters) for key, parameters in mujoco_arguments.ARGUMENTS.items()
+        f"{_MUJOCO}.{entry_point}": NativeKind(
+            entry_point.partition(":")[2].removesuffix("Env"), parameters, mujoco_arguments.SHAPING, Simulations
         )
+        for entry_point, parameters in mujoco_arguments.ARGUMENTS.items()
     },
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
