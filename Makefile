@@ -9,11 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test check format sanitize bench bench-native bench-learning bench-training clean
+.PHONY: help train setup test oracle check format sanitize bench bench-native bench-learning bench-training clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
+	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make bench           set everything up, measure the engine against Gymnasium's on this machine"
 	@echo "make bench-native    compiled environments against Gymnasium's: under a minute"
@@ -52,6 +53,9 @@ check: setup
 
 test: check
 	$(BIN)/python -m pytest
+
+oracle: setup
+	ENVFLEET_WHOLE_EPISODES=1 $(BIN)/python -m pytest tests/oracle
 
 # The engine and the compiled environments without Python, as programs that end with an error or not at all.
 CPP_TESTS := $(basename $(notdir $(wildcard cpp/tests/*.cpp)))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-import mujoco  # type: ignore[import-untyped]
+import mujoco
 import numpy as np
-from mujoco.rollout import Rollout  # type: ignore[import-untyped]
+from mujoco.rollout import Rollout
 
 
 def bare_turns(env_id: str, num_envs: int) -> tuple[Callable[[float], float], Callable[[], None]]:

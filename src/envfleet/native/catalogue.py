@@ -158,14 +158,10 @@ _MUJOCO = "gymnasium.envs.mujoco"
 _TOY_TEXT = "gymnasium.envs.toy_text"
 
 
-def _mujoco_entry_point(key: str) -> str:
-    module, name = key.split(":")
-    return f"{_MUJOCO}.{module}_v5:{name}Env"
-
-
-def _mujoco(key: str) -> NativeKind:
-    arguments = mujoco_arguments
-    return NativeKind(key.split(":")[1], arguments.ARGUMENTS[key], arguments.SHAPING, companions=Simulations)
+def _mujoco(entry_point: str) -> NativeKind:
+    name = entry_point.partition(":")[2].removesuffix("Env")
+    parameters = mujoco_arguments.ARGUMENTS[entry_point]
+    return NativeKind(name, parameters, mujoco_arguments.SHAPING, companions=Simulations)
 
 
 _KINDS: dict[str, NativeKind] = {
@@ -189,7 +185,7 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
-    **{_mujoco_entry_point(key): _mujoco(key) for key in mujoco_arguments.ARGUMENTS},
+    **{f"{_MUJOCO}.{entry_point}": _mujoco(entry_point) for entry_point in mujoco_arguments.ARGUMENTS},
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
 

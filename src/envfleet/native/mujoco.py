@@ -34,7 +34,7 @@ class Simulations:
     """
 
     def __init__(self, env: Any, parameters: Sequence[Parameters], num_envs: int) -> None:
-        import mujoco  # type: ignore[import-untyped]  # not before one of its environments is made
+        import mujoco  # not before one of its environments is made
 
         _find_functions()
         _check_callbacks(mujoco)

@@ -144,12 +144,12 @@ _RUNNING = ("forward_reward_weight", "ctrl_cost_weight", "reset_noise_scale", _O
 _STANDING = ("healthy_reward", "terminate_when_unhealthy", "healthy_z_range")
 
 ARGUMENTS: dict[str, Callable[..., Parameters]] = {
-    "ant:Ant": _arguments(
+    "ant_v5:AntEnv": _arguments(
         *_RUNNING, *_STANDING, "main_body", "contact_cost_weight", "contact_force_range", _OBSERVED[-1]
     ),
-    "half_cheetah:HalfCheetah": _arguments(*_RUNNING),
-    "hopper:Hopper": _arguments(*_RUNNING, *_STANDING, "healthy_angle_range", "healthy_state_range"),
-    "humanoid:Humanoid": _arguments(
+    "half_cheetah_v5:HalfCheetahEnv": _arguments(*_RUNNING),
+    "hopper_v5:HopperEnv": _arguments(*_RUNNING, *_STANDING, "healthy_angle_range", "healthy_state_range"),
+    "humanoid_v5:HumanoidEnv": _arguments(
         *_RUNNING,
         *_STANDING,
         "contact_cost_weight",
@@ -157,7 +157,7 @@ ARGUMENTS: dict[str, Callable[..., Parameters]] = {
         *_OBSERVED[1:],
         body_mass=lambda model: model.body_mass.tolist(),
     ),
-    "humanoidstandup:HumanoidStandup": _arguments(
+    "humanoidstandup_v5:HumanoidStandupEnv": _arguments(
         "uph_cost_weight",
         "ctrl_cost_weight",
         "impact_cost_weight",
@@ -165,9 +165,9 @@ ARGUMENTS: dict[str, Callable[..., Parameters]] = {
         "reset_noise_scale",
         *_OBSERVED,
     ),
-    "inverted_double_pendulum:InvertedDoublePendulum": _arguments("healthy_reward", "reset_noise_scale"),
-    "inverted_pendulum:InvertedPendulum": _arguments("reset_noise_scale"),
-    "pusher:Pusher": _arguments(
+    "inverted_double_pendulum_v5:InvertedDoublePendulumEnv": _arguments("healthy_reward", "reset_noise_scale"),
+    "inverted_pendulum_v5:InvertedPendulumEnv": _arguments("reset_noise_scale"),
+    "pusher_v5:PusherEnv": _arguments(
         "reward_near_weight",
         "reward_dist_weight",
         "reward_control_weight",
@@ -175,13 +175,13 @@ ARGUMENTS: dict[str, Callable[..., Parameters]] = {
         object=_body_named("object"),
         goal=_body_named("goal"),
     ),
-    "reacher:Reacher": _arguments(
+    "reacher_v5:ReacherEnv": _arguments(
         "reward_dist_weight",
         "reward_control_weight",
         fingertip=_body_named("fingertip"),
         target=_body_named("target"),
     ),
-    "swimmer:Swimmer": _arguments(*_RUNNING),
-    "walker2d:Walker2d": _arguments(*_RUNNING, *_STANDING, "healthy_angle_range"),
+    "swimmer_v5:SwimmerEnv": _arguments(*_RUNNING),
+    "walker2d_v5:Walker2dEnv": _arguments(*_RUNNING, *_STANDING, "healthy_angle_range"),
 }
-"""By module and name of Gymnasium's class, without its version."""
+"""By module and name of Gymnasium's class."""
