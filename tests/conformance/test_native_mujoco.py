@@ -7,6 +7,7 @@ import gc
 import re
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -196,18 +197,20 @@ def test_actions_that_are_no_numbers_do_what_they_do_in_gymnasium(
 
 
 def test_simulations_live_as_long_as_the_fleet_and_no_longer() -> None:
-    def alive() -> int:
+    def alive() -> list[Simulations]:
         gc.collect()
-        return sum(isinstance(each, Simulations) for each in gc.get_objects())
+        return [each for each in gc.get_objects() if isinstance(each, Simulations)]
 
-    before = alive()
+    others = {id(each) for each in alive()}
     envs = make_vec("Reacher-v5", 5, "native")
     envs.reset(seed=0)
-    assert alive() == before + 1
+    (ours,) = [weakref.ref(each) for each in alive() if id(each) not in others]
     envs.step(envs.action_space.sample())
     envs.close()
+    assert ours() is not None
     del envs
-    assert alive() == before
+    gc.collect()
+    assert ours() is None
 
 
 @functools.cache
