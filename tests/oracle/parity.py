@@ -18,7 +18,7 @@ def parity_table() -> str:
         arguments = ", ".join(f"`{name}`" for name in names) or "defaults only"
         size = f"{sum(case.seeds for case in own)} x {min(case.steps for case in own):,}"
         lines.append(f"| `{env_id}` | {arguments} | {size} | every bit |")
-    for case in test_mujoco.WHOLE:  # a test sees to it that none of their arguments is left out
+    for case in test_mujoco.SAMPLED:  # a test sees to it that none of their arguments is left out
         lines.append(f"| `{case.env_id}` | all | {case.seeds} x {case.steps:,} | every bit |")
     return "\n".join(lines)
 
