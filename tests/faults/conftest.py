@@ -33,9 +33,11 @@ def belongings() -> dict[str, object]:
 
 def _is_helper(process: psutil.Process) -> bool:
     try:
-        return any(name in " ".join(process.cmdline()) for name in HELPERS)
+        while not (command := process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+            pass  # on its way from fork to exec
     except psutil.Error:
         return False
+    return any(name in " ".join(command) for name in HELPERS)
 
 
 @pytest.fixture(scope="module", autouse=True)

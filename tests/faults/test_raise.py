@@ -209,15 +209,15 @@ def test_a_worker_that_dies_with_nothing_to_do_blames_no_environment(envs: Async
 
 
 def test_a_caller_that_takes_its_time_finds_nobody_stuck(watched: AsyncVectorEnv) -> None:
+    skip_on_spawn(watched, "", [])
     revive(watched)
-    for begin, end in ((watched.step_async, watched.step_wait), (watched.send, watched.recv)):
-        for _ in range(2):
-            begin(zeros(watched))
-            pause()
-            end()
-            pause()
-            if end == watched.recv:
-                watched.reset()
+    watched.step_async(zeros(watched))
+    pause()
+    watched.step_wait()
+    pause()
+    watched.send(zeros(watched))
+    pause()
+    watched.recv()
 
 
 def pause() -> None:

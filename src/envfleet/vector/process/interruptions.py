@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _MAY_INTERRUPT = [
     getattr(signal, name)
@@ -26,12 +27,25 @@ def signals_blocked() -> Iterator[None]:
         return
     came: list[int] = []
     handlers = {number: handler for number in _MAY_INTERRUPT if callable(handler := signal.getsignal(number))}
-    for number in handlers:
-        signal.signal(number, lambda number, _: came.append(number))
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        _restore(handlers)
         for number in came:
             signal.raise_signal(number)
+
+
+def _restore(handlers: dict[signal.Signals, Any]) -> None:
+    """Puts all handlers back, also if one that is back already interrupts that."""
+    interruption = None
+    while True:
+        try:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            break
+        except BaseException as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
