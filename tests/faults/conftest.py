@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))  # the soak's environment and oracle are those of these tests
+sys.path.insert(
+    0, str(Path(__file__).parents[2] / "benchmarks")
+)  # the soak's environment and oracle are those of these tests
 
 # Python's own helpers: they serve the whole life of this process and end with it.
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")

@@ -7,6 +7,7 @@ import select
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from soaking.oracle import Lone
 from envfleet.testing import assert_same
 from envfleet.testing.reference import stack_infos, stack_items
 from envfleet.vector import AsyncVectorEnv
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 NUM_WORKERS = 2
 # Generous for a loaded machine, short against the hang it stands for.

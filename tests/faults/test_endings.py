@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BENCHMARKS
-from fleets import fleet, make, soon, still_running, zeros
+from fleets import BENCHMARKS, fleet, make, soon, still_running, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import ClosedEnvironmentError, EnvRaisedError, WorkerError

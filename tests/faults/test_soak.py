@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import BENCHMARKS
+from fleets import BENCHMARKS
 from soak import grown
 from soaking.faulty import FaultyEnv
 from soaking.trial import Plan, Trial
