@@ -330,7 +330,8 @@ def _described(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(value).removesuffix(".0")
+    text = repr(value)
+    return text if text == "-0.0" else text.removesuffix(".0")  # "-0" would be read back as the integer 0
 
 
 def _plain(column: npt.NDArray[Any], index: int) -> Any:
