@@ -245,7 +245,9 @@ def env_fn():
     pages = int(open(f"/proc/{parent}/statm").read().split()[0])
     limits = {"space": (resource.RLIMIT_AS, pages * 4096 + 24 * 2**20), "file": (resource.RLIMIT_FSIZE, 2**20)}
     kind, limit = limits[sys.argv[1]]
-    resource.prlimit(parent, kind, (limit, limit))
+    unlimited = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (unlimited, unlimited))  # a worker forked after another set the limit has it too
+    resource.prlimit(parent, kind, (limit, unlimited))
     return PlaybackEnv(spaces.Box(0, 255, (2**20,), np.uint8), [Frame(0)])
 
 before = len(os.listdir("/proc/self/fd"))
