@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/rows.h"
+#include "bindings/stepper.h"
 #include "engine/mailroom.h"
 #include "engine/watchdog.h"
 
@@ -232,10 +233,36 @@ NB_MODULE(_core, m) {
 
     nb::class_<envfleet::RowPublisher>(m, "RowPublisher",
                                        "Publishes what a step returned in a row.")
-        .def(nb::init<nb::object, envfleet::RowPublisher::Rewards, nb::object, nb::object, bool>(),
+        .def(nb::init<nb::list, envfleet::RowPublisher::Rewards, nb::object, nb::object, bool>(),
              "observations"_a, "rewards"_a.noconvert(), "infos"_a, "progress"_a, "refuse_nan"_a)
         .def("put", &envfleet::RowPublisher::put, "row"_a, "observation"_a.none(),
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
+
+    static PyType_Slot collected[] = {
+        {Py_tp_traverse, reinterpret_cast<void*>(&envfleet::StepSlot::traverse)},
+        {Py_tp_clear, reinterpret_cast<void*>(&envfleet::StepSlot::clear)},
+        {0, nullptr}};
+    nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected),
+                                   "What is called to step an environment, and its time limit.")
+        .def(nb::init<>())
+        .def("call", &envfleet::StepSlot::call, "callee"_a, "elapsed"_a = 0,
+             "limit"_a = envfleet::StepSlot::no_limit,
+             "From now on steps go to `callee`; the step number `limit` is the episode's last.")
+        .def_prop_ro("elapsed", &envfleet::StepSlot::elapsed, "Steps since the episode began.")
+        .def("begin_episode", &envfleet::StepSlot::begin_episode)
+        .def("__call__", &envfleet::StepSlot::step, "action"_a.none());
+
+    using envfleet::RowStepper;
+    nb::class_<RowStepper>(m, "RowStepper", "Steps the environments of some rows in turn.")
+        .def(nb::init<nb::object, nb::object, nb::object, RowStepper::Flags, RowStepper::Flags,
+                      RowStepper::Flags, RowStepper::Due>(),
+             "publisher"_a.none(), "infos"_a, "progress"_a, "terminated"_a.noconvert(),
+             "truncated"_a.noconvert(), "restarted"_a.noconvert(), "due"_a.noconvert())
+        .def("place", &RowStepper::place, "row"_a, "slot"_a, "The environment of a row.")
+        .def("begin", &RowStepper::begin, "A turn of all rows begins.")
+        .def("run", &RowStepper::run, "first"_a, "actions"_a,
+             "Step the rows from `first` on; the first that is not plain, with what it returned.")
+        .def_prop_ro("row", &RowStepper::row, "The row that was stepped last.");
 
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");

@@ -209,24 +209,29 @@ class RowPublisher {
   public:
     using Rewards = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-    RowPublisher(nb::object observations, Rewards rewards, nb::object infos, nb::object progress,
+    // Of an observation that is an array: (None, its RowWriter); of a dict: one (key, RowWriter) a
+    // key.
+    RowPublisher(nb::list observations, Rewards rewards, nb::object infos, nb::object progress,
                  bool refuse_nan)
-        : keep_observations_(std::move(observations)),
-          keep_infos_(std::move(infos)),
+        : keep_infos_(std::move(infos)),
           keep_progress_(std::move(progress)),
-          observations_(nb::cast<RowWriter*>(keep_observations_)),
           infos_(nb::cast<InfoPacker*>(keep_infos_)),
           progress_(nb::cast<Progress*>(keep_progress_)),
           rewards_(std::move(rewards)),
           refuse_nan_(refuse_nan) {
-        if (rewards_.size() != observations_->rows())
-            throw nb::value_error("expected a reward a row");
+        for (nb::handle part : observations) {
+            nb::object key = part[0], writer = part[1];
+            const RowWriter* rows = nb::cast<RowWriter*>(writer);
+            if (rewards_.size() != rows->rows()) throw nb::value_error("expected a reward a row");
+            parts_.push_back({std::move(key), std::move(writer), rows});
+        }
+        if (parts_.empty()) throw nb::value_error("expected something to publish");
     }
 
     // False: something is not plain; whoever asked is to publish the row by other means. Else the
     // work on the next row begins.
     bool put(size_t row, nb::handle observation, nb::handle reward, nb::handle info) {
-        if (!observations_->copy(row, observation) || !PyFloat_Check(reward.ptr())) return false;
+        if (!copy(row, observation.ptr()) || !PyFloat_Check(reward.ptr())) return false;
         const double number = PyFloat_AS_DOUBLE(reward.ptr());
         if (refuse_nan_ && std::isnan(number)) return false;
         rewards_.data()[row] = number;
@@ -237,10 +242,27 @@ class RowPublisher {
     }
 
   private:
-    nb::object keep_observations_;
+    struct Part {
+        nb::object key;
+        nb::object keep;
+        const RowWriter* rows;
+    };
+
+    bool copy(size_t row, PyObject* observation) const {
+        if (parts_.front().key.is_none()) return parts_.front().rows->copy(row, observation);
+        if (!PyDict_CheckExact(observation) ||
+            PyDict_Size(observation) != static_cast<Py_ssize_t>(parts_.size())) {
+            return false;
+        }
+        return std::all_of(parts_.begin(), parts_.end(), [&](const Part& part) {
+            PyObject* value = PyDict_GetItem(observation, part.key.ptr());
+            return value != nullptr && part.rows->copy(row, value);
+        });
+    }
+
+    std::vector<Part> parts_;
     nb::object keep_infos_;
     nb::object keep_progress_;
-    RowWriter* observations_;
     InfoPacker* infos_;
     Progress* progress_;
     Rewards rewards_;

@@ -84,6 +84,10 @@ class _Node(ABC):
     def writer(self, columns: Columns) -> RowWriter:
         """A function that checks one environment's value and writes it into its row."""
 
+    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:  # noqa: ARG002
+        """For an array ``(None, writer)``, for a dict of arrays ``(key, writer)`` each, else nothing."""
+        return []
+
     @abstractmethod
     def batch(self, columns: Columns, copy: bool) -> Any:
         """All rows as one batched value."""
@@ -130,6 +134,10 @@ class _ArrayLeaf(_Node):
 
         assert isinstance(column, np.ndarray)
         return _core.RowWriter(column, cast_and_write, self.refuse_nan)
+
+    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:
+        writer = self.writer(columns)
+        return [(None, writer)] if isinstance(writer, _core.RowWriter) else []
 
     def batch(self, columns: Columns, copy: bool) -> Any:
         column = columns[self.index]
@@ -196,6 +204,11 @@ class _DictNode(_Node):
                 write(row, value[key])
 
         return write_dict
+
+    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:
+        children = [(key, child.plain_writers(columns)) for key, child in self.children.items()]
+        are_arrays = all(writers and writers[0][0] is None for _, writers in children)
+        return [(key, writers[0][1]) for key, writers in children] if are_arrays else []
 
     def batch(self, columns: Columns, copy: bool) -> Any:
         return {key: child.batch(columns, copy) for key, child in self.children.items()}
@@ -266,6 +279,7 @@ class SpaceLayout:
         self._root = self._build(space, name)
         self.copy_value = self._root.copy_value
         self.writer = self._root.writer
+        self.plain_writers = self._root.plain_writers
         self.batch = self._root.batch
         self.rows = self._root.rows
 

@@ -10,12 +10,12 @@ to the wrapped environment, which finds its step counter where it would have lef
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, final
 
 import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from envfleet import _core
 from envfleet.vector.quick_spaces import quicken, restore
 
 StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
@@ -24,15 +24,13 @@ AnyEnv = gymnasium.Env[Any, Any]
 
 @final
 class Member:
-    """An environment, stepped by calling ``step`` (an attribute: it changes once the wrappers are fused)."""
+    """An environment, stepped by calling ``step``, which goes to the environment inside once the wrappers are fused."""
 
     __slots__ = (
         "_checkers",
-        "_elapsed",
         "_enforcers",
         "_first_seed",
-        "_inner_step",
-        "_limit",
+        "_fused",
         "_time_limit",
         "env",
         "inner",
@@ -43,10 +41,8 @@ class Member:
         self.env = env
         self._first_seed = first_seed
         self._peel()
-        self._elapsed = 0
-        self._limit = sys.maxsize
-        self._inner_step: Callable[[Any], StepResult] = env.step
-        self.step: Callable[[Any], StepResult] = env.step
+        self._fused = False
+        self.step = _core.StepSlot()
         self.after_access()
 
     def _peel(self) -> None:
@@ -68,7 +64,7 @@ class Member:
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets the wrapped environment; the first time with ``first_seed``, unless another seed is given."""
-        self._elapsed = 0
+        self.step.begin_episode()
         if self._first_seed is not None:
             seed, self._first_seed = self._first_seed if seed is None else seed, None
         return self.env.reset(seed=seed, options=options)
@@ -76,16 +72,16 @@ class Member:
     def before_access(self) -> None:
         """To be called before anyone looks at the environment: puts the step count where it belongs."""
         restore(self.inner.action_space)
-        if self._time_limit is not None and self.step == self._fused_step:
-            self._time_limit._elapsed_steps = self._elapsed  # type: ignore[assignment]
+        if self._time_limit is not None and self._fused:
+            self._time_limit._elapsed_steps = self.step.elapsed  # type: ignore[assignment]
 
     def after_access(self) -> None:
         """To be called after anyone may have changed the environment: steps by the wrappers, if need be."""
         quicken(self.inner.action_space)
         if self.inner is self.env:
-            self.step = self.env.step
+            self.step.call(self.env.step)
         elif not self._fuse_if_settled():
-            self.step = self._step_until_settled
+            self.step.call(self._step_until_settled)
 
     def _step_until_settled(self, action: Any) -> StepResult:
         result = self.env.step(action)
@@ -93,16 +89,13 @@ class Member:
         return result
 
     def _fuse_if_settled(self) -> bool:
-        settled = self._wrappers_settled()
-        if settled and self._time_limit is not None:
-            elapsed = self._time_limit._elapsed_steps
-            settled = elapsed is not None
-            self._elapsed = elapsed or 0
-            self._limit = self._time_limit._max_episode_steps
-        if settled:
-            self._inner_step = self.inner.step
-            self.step = self._fused_step
-        return settled
+        time_limit = self._time_limit
+        elapsed = 0 if time_limit is None else time_limit._elapsed_steps
+        self._fused = elapsed is not None and self._wrappers_settled()
+        if elapsed is not None and self._fused:
+            limit = sys.maxsize if time_limit is None else time_limit._max_episode_steps
+            self.step.call(self.inner.step, elapsed, limit)
+        return self._fused
 
     def _wrappers_settled(self) -> bool:
         """Whether the wrappers have nothing more to do in a step than to count it.
@@ -115,13 +108,6 @@ class Member:
             and all(getattr(enforcer, "_has_reset", False) for enforcer in self._enforcers)
             and all(_has_checked_all(checker) for checker in self._checkers)
         )
-
-    def _fused_step(self, action: Any) -> StepResult:
-        observation, reward, terminated, truncated, info = self._inner_step(action)
-        self._elapsed += 1
-        if self._elapsed >= self._limit:
-            truncated = True
-        return observation, reward, terminated, truncated, info
 
 
 def _has_checked_all(checker: Any) -> bool:

@@ -47,7 +47,7 @@ class Shard:
         self._budgets = [RestartBudget(task.care) for _ in envs]
         self._members = [Member(env, self._next_seed(row) if task.cause else None) for row, env in enumerate(envs)]
         self._causes = [task.cause] * len(envs)
-        self._due = [_TELL_OF_RESTART if task.cause else _NOTHING] * len(envs)
+        self._due = np.full(len(envs), _TELL_OF_RESTART if task.cause else _NOTHING, np.uint8)
         self._exposed = False
         self._autoreset_mode = autoreset_mode
         self._progress = _core.Progress(rows.progress)
@@ -56,20 +56,27 @@ class Shard:
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
         self._write_observation = observations.writer(self._observation_columns)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
-        self._publish_quickly = self._quick_publisher()
+        self._stepper = self._make_stepper()
         self._end_episode = {
             AutoresetMode.NEXT_STEP: self._reset_at_next_step,
             AutoresetMode.SAME_STEP: self._reset_at_once,
             AutoresetMode.DISABLED: self._leave_finished,
         }[autoreset_mode]
 
-    def _quick_publisher(self) -> Callable[[int, Any, Any, Any], bool]:
-        if isinstance(self._write_observation, _core.RowWriter):
-            packer, check_nan = self._info_writer.packer, self._task.care.check_nan
-            return _core.RowPublisher(
-                self._write_observation, self._rows.rewards, packer, self._progress, check_nan
-            ).put
-        return lambda *_: False
+    def _make_stepper(self) -> _core.RowStepper:
+        rows, packer, writers = self._rows, self._info_writer.packer, self._observations.plain_writers
+        plain = writers(self._observation_columns)
+        publisher = (
+            _core.RowPublisher(plain, rows.rewards, packer, self._progress, self._task.care.check_nan)
+            if plain
+            else None
+        )
+        stepper = _core.RowStepper(
+            publisher, packer, self._progress, rows.terminated, rows.truncated, rows.restarted, self._due
+        )
+        for row, member in enumerate(self._members):
+            stepper.place(row, member.step)
+        return stepper
 
     @property
     def envs(self) -> list[AnyEnv]:
@@ -101,9 +108,8 @@ class Shard:
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
         actions = self._take_actions(loose_actions)
-        self._info_writer.begin()
-        self._rows.terminated[:] = self._rows.truncated[:] = self._rows.restarted[:] = False
-        return self._report(self._step_rows(range(len(actions)), actions))
+        self._stepper.begin()
+        return self._report(self._step_rows(0, actions))
 
     def step_row(self, row: int, loose_action: Sequence[Any]) -> Report | None:
         """Steps one environment. ``loose_action``: the values of the action's loose leaves, if there are new ones."""
@@ -113,7 +119,7 @@ class Shard:
             self._action_columns[leaf][row] = value
         action = self._actions.row(self._action_columns, row)
         self._begin_row(row)
-        return self._report(self._step_rows((row,), (action,)), row)
+        return self._report(self._step_rows(row, [action]), row)
 
     def reset_row(self, row: int, seed: int | None, options: dict[str, Any] | None) -> Report | None:
         """Resets one environment."""
@@ -124,32 +130,37 @@ class Shard:
         return self._report(failures, row)
 
     def _begin_row(self, row: int) -> None:
+        self._progress.enter(row)
         self._info_writer.begin_row(row)
         self._rows.terminated[row] = self._rows.truncated[row] = self._rows.restarted[row] = False
 
-    def _step_rows(self, rows: Sequence[int], actions: Sequence[Any]) -> list[Failure]:
-        members, due, publish_quickly = self._members, self._due, self._publish_quickly
+    def _step_rows(self, first: int, actions: list[Any]) -> list[Failure]:
+        """Steps the rows from ``first`` on, one an action; compiled code does those that are plain."""
         failures: list[Failure] = []
-        self._progress.enter(rows[0])
-        # The hot loop: flat, because a function call costs as much as publishing a row.
-        for row, action in zip(rows, actions, strict=True):
+        row = first
+        while True:
             try:
-                if due[row]:
-                    if due[row] == _TELL_OF_RESTART:
-                        self._tell_of_restart(row)
-                        continue
-                    due[row] = _NOTHING
-                    observation, info = members[row].reset()
-                    reward = 0.0
-                else:
-                    observation, reward, terminated, truncated, info = members[row].step(action)
-                    if terminated is not False or truncated is not False:
-                        observation, info = self._flag(row, terminated, truncated, observation, info)
-                if not publish_quickly(row, observation, reward, info):
-                    self._publish(row, observation, reward, info)
+                stopped = self._stepper.run(row, actions[row - first :] if row != first else actions)
+                if stopped is None:
+                    return failures
+                self._take_result(*stopped)
             except (Exception, SystemExit) as error:
-                self._fail(row, Failure.of(error, self._first_index + row, "step"), failures, self._tell_of_restart)
-        return failures
+                index = self._first_index + self._stepper.row
+                self._fail(self._stepper.row, Failure.of(error, index, "step"), failures, self._tell_of_restart)
+            row = self._stepper.row + 1
+
+    def _take_result(self, row: int, result: Any) -> None:
+        """Publishes what a step returned, whatever it is; where something else was due, does that instead."""
+        if self._due[row] == _TELL_OF_RESTART:
+            self._tell_of_restart(row)
+        elif self._due[row] == _RESET:
+            self._due[row] = _NOTHING
+            observation, info = self._members[row].reset()
+            self._publish(row, observation, 0.0, info)
+        else:
+            observation, reward, terminated, truncated, info = result
+            observation, info = self._flag(row, terminated, truncated, observation, info)
+            self._publish(row, observation, reward, info)
 
     def _flag(self, row: int, terminated: Any, truncated: Any, observation: Any, info: Any) -> tuple[Any, Any]:
         """Notes that an episode has ended, if it has; returns what is to be published."""
@@ -248,6 +259,7 @@ class Shard:
             self._members[row].env.close()
         env = self._task.env_fns[row]()
         self._members[row] = Member(env, self._next_seed(row))
+        self._stepper.place(row, self._members[row].step)
         self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
 
     def _next_seed(self, row: int) -> int | None:
