@@ -78,6 +78,13 @@ class PyMailroom {
     bool is_finished(uint32_t w) const { return room_.is_finished(checked(w)); }
     uint32_t status(uint32_t w) const { return room_.status(checked(w)); }
 
+    bool is_silent(uint32_t silence) const {
+        for (uint32_t w = 0; w < room_.workers(); ++w) {
+            if (room_.status(w) != silence) return false;
+        }
+        return true;
+    }
+
     void send(Rows rows, uint32_t kind) {
         if (kind >= ticket_kinds) throw nb::value_error("no such kind of ticket");
         for (size_t i = 0; i < rows.size(); ++i) worker_of(rows(i));  // all or none
@@ -190,6 +197,8 @@ NB_MODULE(_core, m) {
              "Wait until all of them finished; False when time ran out or a signal came.")
         .def("is_finished", &PyMailroom::is_finished, "worker"_a)
         .def("status", &PyMailroom::status, "worker"_a, "What the worker finished with.")
+        .def("is_silent", &PyMailroom::is_silent, "silence"_a,
+             "Whether all of them finished with this status.")
         .def("send", &PyMailroom::send, "rows"_a.noconvert(), "kind"_a,
              "Give tickets for these rows to whoever has them.")
         .def("num_ready", &PyMailroom::num_ready, "How many results wait to be collected.")

@@ -121,6 +121,7 @@ class FleetBuffers:
         self._layout, self._bounds = layout, bounds
         self._observation_columns: Columns = layout.observations.columns(everything.observation_arrays, layout.num_envs)
         self._action_arrays = everything.action_arrays
+        self._plain_actions = self._action_arrays[0] if layout.actions.is_single_array else None
         self._info_reader = InfoReader(everything.info_rows, everything.info_kinds, bounds)
         self.rewards = everything.rewards
         self.terminated = everything.terminated
@@ -133,16 +134,30 @@ class FleetBuffers:
 
         Returns those of the loose leaves, which travel beside.
         """
+        if rows is None and self._put_plain_actions(actions):
+            return []
         columns = self._layout.actions.checked(actions, self._layout.num_envs if rows is None else len(rows))
         where = ... if rows is None else rows
         for (leaf, _, _), array in zip(self._layout.actions.array_leaves, self._action_arrays, strict=True):
             array[where] = columns[leaf]
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
 
+    def _put_plain_actions(self, actions: Any) -> bool:
+        """Writes actions that are just what the space asks for: one array that fits."""
+        plain = self._plain_actions
+        if plain is None or type(actions) is not np.ndarray:
+            return False
+        if actions.dtype != plain.dtype or actions.shape != plain.shape:
+            return False
+        plain[...] = actions
+        return True
+
     # -- a turn: all rows, one report a shard ---------------------------------------------------------
 
     def absorb(self, reports: Sequence[Report | None]) -> None:
         """Takes over what travelled beside the block and outlasts the turn: loose observations, schemas."""
+        if not any(reports):
+            return
         self._info_reader.absorb([report.infos if report is not None else None for report in reports])
         for (first, last), report in zip(self._bounds, reports, strict=True):
             self._absorb_loose(report, slice(first, last))

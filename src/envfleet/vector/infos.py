@@ -176,8 +176,7 @@ class InfoReader:
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
         """The infos of the turn that just ended, given one report (or None) a shard."""
-        self.absorb(reports)
-        if not self._kinds.any():
+        if not np.count_nonzero(self._kinds):
             return {}
         common = self._common_schema()
         if common is not None:

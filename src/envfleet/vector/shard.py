@@ -281,10 +281,10 @@ class Shard:
     def _report(self, failures: list[Failure], row: int | None = None) -> Report | None:
         self._progress.enter(len(self._members))  # none is at work
         infos = self._info_writer.end()
+        if infos is None and not failures and not self._observations.loose_leaves:
+            return None
         rows = slice(None) if row is None else slice(row, row + 1)
         loose = [list(self._observation_columns[leaf][rows]) for leaf in self._observations.loose_leaves]
-        if infos is None and not failures and not loose:
-            return None
         return Report(loose_observations=loose, infos=infos, failures=failures)
 
     def _call(self, order: CallOrder) -> Report:

@@ -45,7 +45,7 @@ _PLAIN_STEP = StepOrder()
 _RESERVED_CALLS = ("reset", "step", "close")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Pending:
     """An order under way: what was asked, by which of the calls, and whether that call also waits for it."""
 
@@ -53,6 +53,9 @@ class _Pending:
     order: Order
     waited_for: bool
     asked: Sequence[int] = ()
+
+
+_PLAIN_PENDING = _Pending("step", _PLAIN_STEP, waited_for=True)
 
 
 class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
@@ -92,6 +95,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self._needs_reset: str | None = None
         self._interrupted = False
         self._lost: WorkerError | None = None
+        # Whether the last call was a step that went well: nothing needs to be checked before the next one then.
+        self._calm = False
 
     # -- the backend's part ---------------------------------------------------------------------------
 
@@ -198,16 +203,20 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         Returns:
             Observations, rewards (float64), terminateds, truncateds (bool), infos.
         """
-        self._start("step", self._step_order("step", actions), waited_for=True)
+        calm, self._calm = self._calm, False
+        if not calm:
+            self._check_idle("step")
+            self._check_may_step()
+        self._start("step", self._step_order(actions), waited_for=True)
         return self.step_wait()
 
     def step_async(self, actions: Any) -> None:
         """Starts a step; :meth:`step_wait` collects it. Refused actions change nothing."""
-        self._start("step", self._step_order("step_async", actions))
-
-    def _step_order(self, call: str, actions: Any) -> StepOrder:
-        self._check_idle(call)
+        self._check_idle("step_async")
         self._check_may_step()
+        self._start("step", self._step_order(actions))
+
+    def _step_order(self, actions: Any) -> StepOrder:
         loose_actions = self._checked_actions(actions)
         return StepOrder(loose_actions) if loose_actions else _PLAIN_STEP
 
@@ -242,12 +251,16 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         buffers = self._buffers
         self._raise_first_failure("step", reports)
         infos = buffers.infos(reports)
+        ends_matter = self.autoreset_mode is AutoresetMode.DISABLED
         if self._restarts:
             self._mend_restarted(np.flatnonzero(buffers.restarted), infos)
             buffers.remember()
         terminated, truncated = buffers.terminated.copy(), buffers.truncated.copy()
-        np.logical_or(terminated, truncated, out=self._finished)
-        return buffers.observations(self.copy), buffers.rewards.copy(), terminated, truncated, infos
+        if ends_matter:
+            np.logical_or(terminated, truncated, out=self._finished)
+        observations, rewards = buffers.observations(self.copy), buffers.rewards.copy()
+        self._calm = not ends_matter
+        return observations, rewards, terminated, truncated, infos
 
     # -- first-ready ----------------------------------------------------------------------------------
 
@@ -404,6 +417,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             terminate: Kill the workers at once.
         """
         arguments.check_timeout(timeout)
+        self._calm = False
         if not self.closed:
             self.closed = True
             self._shut_down(timeout, terminate)
@@ -417,6 +431,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     # -- the state machine ----------------------------------------------------------------------------
 
     def _check_open(self) -> None:
+        self._calm = False  # whoever asks is about to do something else
         if self.closed:
             raise ClosedEnvironmentError(f"{type(self).__name__} is closed: make a new one.")
 
@@ -444,7 +459,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             )
 
     def _start(self, name: str, order: Order, asked: Sequence[int] = (), *, waited_for: bool = False) -> None:
-        pending = _Pending(name, order, waited_for, asked)
+        plain = order is _PLAIN_STEP and waited_for
+        pending = _PLAIN_PENDING if plain else _Pending(name, order, waited_for, asked)
         try:
             self._begin(order)
             self._pending = pending
@@ -474,7 +490,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def _give_up(self, name: str, error: BaseException) -> None:
         """After a Ctrl-C the work under way is forgotten; after a death only reset() helps."""
-        self._pending = None
+        self._pending, self._calm = None, False
         if isinstance(error, WorkerError):
             self._lost = error
             self._needs_reset = "A worker was lost."
@@ -493,8 +509,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             raise
 
     def _raise_first_failure(self, name: str, reports: Sequence[Report | None]) -> None:
+        if not any(reports):
+            return
         failures = [failure for report in reports if report for failure in report.failures]
         if failures:
+            self._calm = False
             if name != "call":
                 self._needs_reset = f"Environment {failures[0].env_index} failed in {name}()."
             raise as_error(failures[0], self._worker_of(failures[0].env_index))

@@ -52,6 +52,7 @@ class Supervisor:
         self._collected_turns = 0
         self._inbox: tuple[int, list[bytes | None]] = (0, [])
         self._crew = Crew(context, tasks, daemon)
+        self._silence: Sequence[Report | None] = [None] * len(tasks)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -132,7 +133,7 @@ class Supervisor:
         with suppress(LostWorker):  # whoever waits for its answer will notice, and knows what to do
             self._crew.send(worker, payload)
 
-    def finish(self, timeout: float | None) -> list[Report | None]:
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._check_ours()
@@ -140,6 +141,9 @@ class Supervisor:
         while True:
             try:
                 self._watch.wait(mailroom.wait_done, self._unfinished, timeout)
+                if not self._excuses and mailroom.is_silent(protocol.ALL_IN_BLOCK):
+                    self._collected_turns = mailroom.turns()
+                    return self._silence
                 payloads = self._read_answers()
                 break
             except LostWorker as lost:
