@@ -178,6 +178,7 @@ class InfoReader:
         """The infos of the turn that just ended, given one report (or None) a shard."""
         if not np.count_nonzero(self._kinds):
             return {}
+        self.absorb(reports)
         common = self._common_schema()
         if common is not None:
             return _with_masks(common.read(self._rows), len(self._kinds))
