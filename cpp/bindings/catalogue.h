@@ -23,7 +23,7 @@ template <Environment Env>
 typename Env::Params params_from(const NamedValues& values) {
     typename Env::Params params{};
     for (const auto& [name, value] : values) {
-        bool known = set_field(Env::parameters(), params, name, value);
+        bool known = set_parameter<Env>(params, name, value);
         if constexpr (HasConstants<Env>) {
             known = known || set_field(Env::constants(), params, name, value);
         }
@@ -49,6 +49,7 @@ Kind kind() {
 
 // One function a family of environments, each in its own file.
 void add_classic_control(Catalogue&);
+void add_foreign(Catalogue&);
 void add_mujoco(Catalogue&);
 void add_toy_text(Catalogue&);
 void add_box2d(Catalogue&);  // where its sources were found

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/catalogue.h"
+#include "bindings/foreign.h"
 #include "bindings/mujoco.h"
 #include "bindings/pool.h"
 #include "bindings/values.h"
@@ -40,6 +41,7 @@ const Catalogue& catalogue() {
     static const Catalogue all = [] {
         Catalogue fresh;
         add_classic_control(fresh);
+        add_foreign(fresh);
         add_mujoco(fresh);
         add_toy_text(fresh);
 #ifdef ENVFLEET_BOX2D
@@ -81,6 +83,7 @@ NB_MODULE(_native, m) {
     numpy_math = {numpy_loop("sin", NPY_DOUBLE), numpy_loop("cos", NPY_DOUBLE),
                   numpy_loop("sin", NPY_FLOAT), numpy_loop("cos", NPY_FLOAT), numpy_dot()};
     bind_mujoco(m);
+    bind_foreign(m);
 
     m.def("kinds", &kinds, "The names of all environments.");
     m.def("info_columns", &info_columns, "kind"_a, "parameters"_a,
@@ -125,6 +128,5 @@ NB_MODULE(_native, m) {
         .def("time_limit", &PyPool::time_limit, "env"_a)
         .def("set_time_limit", &PyPool::set_time_limit, "env"_a, "steps"_a)
         .def("snapshot", &PyPool::snapshot, "env"_a)
-        .def("restore", &PyPool::restore, "env"_a, "snapshot"_a)
-        .def_prop_ro("num_actions", &PyPool::num_actions);
+        .def("restore", &PyPool::restore, "env"_a, "snapshot"_a);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bindings/catalogue.h"
@@ -190,11 +191,6 @@ class PyPool {
         pool_->restore(checked(env), std::as_bytes(bytes));
     }
 
-    nb::object num_actions() const {
-        const auto count = pool_->num_actions();
-        return count ? nb::object(nb::int_(*count)) : nb::object(nb::none());
-    }
-
     bool ready = false;
 
   private:
@@ -266,15 +262,24 @@ class PyPool {
     }
 
     bool all_allowed(const std::byte* actions) const {
-        const auto count = pool_->num_actions();
-        if (!count) return true;
+        const std::vector<int64_t>& limits = pool_->action_limits();
         const auto* numbers = reinterpret_cast<const int64_t*>(actions);
-        const auto limit = static_cast<uint64_t>(*count);
-        bool allowed = true;
-        for (size_t i = 0; i < num_envs(); ++i) {
-            allowed &= static_cast<uint64_t>(numbers[i]) < limit;
+        // A stride known to be one lets the compiler look at many numbers at once.
+        constexpr std::integral_constant<size_t, 1> one;
+        if (limits.size() == 1) return all_below(limits.front(), numbers, one);
+        for (size_t place = 0; place < limits.size(); ++place) {
+            if (!all_below(limits[place], numbers + place, limits.size())) return false;
         }
-        return allowed;
+        return true;
+    }
+
+    template <class Stride>
+    bool all_below(int64_t limit, const int64_t* numbers, Stride stride) const {
+        bool below = true;
+        for (size_t i = 0; i < num_envs(); ++i) {
+            below &= static_cast<uint64_t>(numbers[i * stride]) < static_cast<uint64_t>(limit);
+        }
+        return below;
     }
 
     nb::object observations(bool copy) const {

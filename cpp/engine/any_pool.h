@@ -41,8 +41,8 @@ class AnyPool {
     virtual size_t action_bytes() const = 0;
     virtual std::vector<size_t> observation_bytes() const = 0;
 
-    // The number of possible actions, for those that are integers.
-    virtual std::optional<int64_t> num_actions() const = 0;
+    // Of actions that are integers, from 0 on: below what each number in an action must lie.
+    virtual const std::vector<int64_t>& action_limits() const = 0;
 
     // Steps all rows; `actions` holds one after another. Never throws: see failure().
     virtual void step(const std::byte* actions) = 0;

@@ -21,6 +21,10 @@
 //     static size_t action_size(const Params&);       // numbers in an action that is a row
 //     struct ResetOptions { static auto fields(); void check() const; };   reset(..., options)
 //     static auto constants();                        // fields of Params fixed when it is made
+//     set_parameter(...), get_parameter(...), parameter_names(...)   instead of parameters(), where
+//                                                     only a value of Params knows which there are
+//     static std::vector<int64_t> action_limits(const Params&);   // of integers in a row: each is
+//                                                     at least 0 and below its limit
 //     void Params::prepare();                         // called once all fields are set
 //     static std::vector<InfoColumn> infos(const Params&);
 //     static void inform(const State&, const Params&, const Row& out);
@@ -32,8 +36,13 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
 
@@ -50,6 +59,14 @@ template <class Env>
 concept HasConstants = requires { Env::constants(); };
 
 template <class Env>
+concept NamesParameters =
+    requires(typename Env::Params& params, std::string_view name, const Value& value) {
+        { Env::set_parameter(params, name, value) } -> std::same_as<bool>;
+        { Env::get_parameter(params, name) } -> std::same_as<std::optional<Value>>;
+        { Env::parameter_names(params) } -> std::same_as<std::vector<std::string>>;
+    };
+
+template <class Env>
 concept HasSave = requires(const typename Env::State& state) { Env::save(state); };
 
 // Steps `count` environments with equal parameters. Rows awaiting a reset are stepped too and the
@@ -62,13 +79,41 @@ concept HasBlock = requires(typename Env::State* states, const typename Env::Par
 };
 
 template <class Env>
-concept Environment =
-    requires(typename Env::State& state, Rng& rng, const typename Env::Params& params,
-             typename Env::Action action, const Row& out) {
-        { Env::step(state, rng, params, action) } -> std::same_as<Outcome>;
-        Env::observe(std::as_const(state), params, out);
-        Env::parameters();
-        Env::variables();
-    };
+concept Environment = requires(typename Env::State& state, Rng& rng,
+                               const typename Env::Params& params, typename Env::Action action,
+                               const Row& out) {
+    { Env::step(state, rng, params, action) } -> std::same_as<Outcome>;
+    Env::observe(std::as_const(state), params, out);
+    Env::variables();
+} && (NamesParameters<Env> || requires { Env::parameters(); });
+
+// -- parameters by name, whichever way the environment declares them
+
+template <Environment Env>
+bool set_parameter(typename Env::Params& params, std::string_view name, const Value& value) {
+    if constexpr (NamesParameters<Env>) {
+        return Env::set_parameter(params, name, value);
+    } else {
+        return set_field(Env::parameters(), params, name, value);
+    }
+}
+
+template <Environment Env>
+std::optional<Value> get_parameter(const typename Env::Params& params, std::string_view name) {
+    if constexpr (NamesParameters<Env>) {
+        return Env::get_parameter(params, name);
+    } else {
+        return get_field(Env::parameters(), params, name);
+    }
+}
+
+template <Environment Env>
+std::vector<std::string> parameter_names(const typename Env::Params& params) {
+    if constexpr (NamesParameters<Env>) {
+        return Env::parameter_names(params);
+    } else {
+        return field_names(Env::parameters());
+    }
+}
 
 }  // namespace envfleet

@@ -39,6 +39,7 @@ class Pool final : public AnyPool {
           rngs_(num_envs_),
           elapsed_(num_envs_),
           action_size_(action_size(params_.front())),
+          action_limits_(action_limits(params_.front())),
           crew_(num_envs_, setup.threads, setup.adaptive) {
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
@@ -58,13 +59,7 @@ class Pool final : public AnyPool {
         return Env::observation_bytes(params_.front());
     }
 
-    std::optional<int64_t> num_actions() const override {
-        if constexpr (std::is_integral_v<Action>) {
-            return Env::num_actions;
-        } else {
-            return std::nullopt;
-        }
-    }
+    const std::vector<int64_t>& action_limits() const override { return action_limits_; }
 
     void step(const std::byte* actions) override {
         failure_.reset();
@@ -103,14 +98,14 @@ class Pool final : public AnyPool {
     int64_t& time_limit(size_t env) override { return limits_[env]; }
 
     std::vector<std::string> parameter_names() const override {
-        return field_names(Env::parameters());
+        return envfleet::parameter_names<Env>(params_.front());
     }
     std::vector<std::string> variable_names() const override {
         return field_names(Env::variables());
     }
 
     std::optional<Value> get(size_t env, std::string_view name) const override {
-        auto found = get_field(Env::parameters(), params_of(env), name);
+        auto found = get_parameter<Env>(params_of(env), name);
         if (!found) found = get_field(Env::variables(), states_[env], name);
         if constexpr (HasConstants<Env>) {
             if (!found) found = get_field(Env::constants(), params_of(env), name);
@@ -120,7 +115,7 @@ class Pool final : public AnyPool {
 
     bool set(size_t env, std::string_view name, const Value& value) override {
         Params changed = params_of(env);
-        if (set_field(Env::parameters(), changed, name, value)) {
+        if (set_parameter<Env>(changed, name, value)) {
             if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
             params_[env] = std::move(changed);
             return true;
@@ -130,7 +125,7 @@ class Pool final : public AnyPool {
 
     bool set_everywhere(std::string_view name, const Value& value) override {
         bool found = true;
-        for (Params& params : params_) found &= set_field(Env::parameters(), params, name, value);
+        for (Params& params : params_) found &= set_parameter<Env>(params, name, value);
         for (size_t env = 0; !found && env < num_envs_; ++env) {
             if (!set(env, name, value)) return false;
         }
@@ -186,6 +181,16 @@ class Pool final : public AnyPool {
     static size_t action_size(const Params& params) {
         if constexpr (std::is_pointer_v<Action>) return Env::action_size(params);
         return 1;
+    }
+
+    static std::vector<int64_t> action_limits(const Params& params) {
+        if constexpr (requires { Env::action_limits(params); }) {
+            return Env::action_limits(params);
+        } else if constexpr (std::is_integral_v<Action>) {
+            return {Env::num_actions};
+        } else {
+            return {};
+        }
     }
 
     Action action_of(size_t env, const std::byte* actions) const {
@@ -369,6 +374,7 @@ class Pool final : public AnyPool {
     std::mutex failure_mutex_;
     std::optional<Failure> failure_;
     const size_t action_size_;
+    const std::vector<int64_t> action_limits_;
     Crew crew_;  // last: its threads end before what they work on
 };
 

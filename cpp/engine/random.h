@@ -16,12 +16,20 @@
 extern "C" {
 double random_standard_uniform(bitgen_t*);
 double random_standard_normal(bitgen_t*);
+double random_normal(bitgen_t*, double mean, double deviation);
 double random_uniform(bitgen_t*, double lower, double range);
 uint64_t random_bounded_uint64(bitgen_t*, uint64_t offset, uint64_t range, uint64_t mask,
                                bool masked);
 }
 
 namespace envfleet {
+
+// One of low, ..., high - 1, as Generator.integers() draws it.
+inline int64_t bounded_integer(bitgen_t* generator, int64_t low, int64_t high) {
+    const auto range = static_cast<uint64_t>(high) - 1 - static_cast<uint64_t>(low);
+    return static_cast<int64_t>(
+        random_bounded_uint64(generator, static_cast<uint64_t>(low), range, 0, false));
+}
 
 // numpy.random.SeedSequence: spreads entropy of any length evenly over the words of a seed.
 class SeedSequence {
@@ -102,12 +110,19 @@ class Rng {
     // One of low, ..., high - 1.
     int64_t integers(int64_t low, int64_t high) {
         bitgen_t generator = interface();
-        const auto range = static_cast<uint64_t>(high) - 1 - static_cast<uint64_t>(low);
-        return static_cast<int64_t>(
-            random_bounded_uint64(&generator, static_cast<uint64_t>(low), range, 0, false));
+        return bounded_integer(&generator, low, high);
     }
     // The index that Generator.choice() picks from `count` things.
     int64_t choice(int64_t count) { return integers(0, count); }
+
+    // What NumPy's functions draw from; valid as long as this object stays where it is.
+    bitgen_t interface() {
+        static constexpr auto self = [](void* rng) { return static_cast<Rng*>(rng); };
+        return {this, [](void* rng) { return self(rng)->next64(); },
+                [](void* rng) { return self(rng)->next32(); },
+                [](void* rng) { return static_cast<double>(self(rng)->next64() >> 11) * 0x1p-53; },
+                [](void* rng) { return self(rng)->next64(); }};
+    }
 
     // What PCG64.state shows: state, increment, and half a number kept for later.
     Wide state() const { return state_; }
@@ -134,14 +149,6 @@ class Rng {
         has_half_ = 1;
         half_ = static_cast<uint32_t>(both >> 32);
         return static_cast<uint32_t>(both);
-    }
-
-    bitgen_t interface() {
-        static constexpr auto self = [](void* rng) { return static_cast<Rng*>(rng); };
-        return {this, [](void* rng) { return self(rng)->next64(); },
-                [](void* rng) { return self(rng)->next32(); },
-                [](void* rng) { return static_cast<double>(self(rng)->next64() >> 11) * 0x1p-53; },
-                [](void* rng) { return self(rng)->next64(); }};
     }
 
     Wide state_ = 0;

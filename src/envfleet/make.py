@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, _find_spec, load_env_creator
 
 from envfleet.native.catalogue import UnsupportedError
+from envfleet.native.own import OwnEnvironment
 from envfleet.plan import Plan, choose, measure_step
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, SyncVectorEnv
@@ -65,7 +66,7 @@ class _Request:
 
 
 def make_vec(
-    id: str | EnvSpec | EnvMaker,  # noqa: A002  Gymnasium's name
+    id: str | EnvSpec | EnvMaker | OwnEnvironment,  # noqa: A002  Gymnasium's name
     num_envs: int = 1,
     backend: str | VectorizeMode = "auto",
     vector_kwargs: dict[str, Any] | None = None,
@@ -79,8 +80,8 @@ def make_vec(
     """Makes ``num_envs`` copies of an environment behind one batched interface.
 
     Args:
-        id: A registered id, an EnvSpec (that of an earlier fleet makes the same fleet again), or a function
-            or class that makes one environment.
+        id: A registered id, an EnvSpec (that of an earlier fleet makes the same fleet again), a function or class
+            that makes one environment, or an environment of your own from ``envfleet.native``.
         num_envs: How many.
         backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
             caller's thread), "process" (worker processes) or "auto": native if there is one, else what a short
@@ -174,6 +175,8 @@ def _spec_of(what: Any) -> EnvSpec:
         return copy.deepcopy(what)
     if isinstance(what, str):
         return copy.deepcopy(_find_spec(what))
+    if isinstance(what, OwnEnvironment):
+        return what.spec
     if callable(what):
         name = "".join(c for c in getattr(what, "__name__", type(what).__name__) if c.isalnum()) or "env"
         return EnvSpec(f"{_CALLABLE}/{name}-v0", what, order_enforce=False, disable_env_checker=True)

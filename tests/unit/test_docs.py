@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import envfleet
+import envfleet.native
 import envfleet.train
 import envfleet.wrappers
 from envfleet.cli import main
@@ -72,7 +73,12 @@ def test_commands_about_runs_fail_for_want_of_a_run_only(command, capsys, tmp_pa
 
 @pytest.mark.parametrize(
     ("module", "heading"),
-    [(envfleet, "envfleet"), (envfleet.wrappers, "envfleet.wrappers"), (envfleet.train, "envfleet.train")],
+    [
+        (envfleet, "envfleet"),
+        (envfleet.native, "envfleet.native"),
+        (envfleet.wrappers, "envfleet.wrappers"),
+        (envfleet.train, "envfleet.train"),
+    ],
 )
 def test_the_api_page_lists_exactly_the_public_names(module, heading):
     page = (ROOT / "docs" / "api.md").read_text()

@@ -18,6 +18,7 @@ SHORT = {
     "images": ["--total-steps", "1024", "--episodes", "3"],
     "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
     "own_algorithm": ["--updates", "3"],
+    "own_environment": [],
 }
 MADE = {
     "continuous_control": ["curves.png"],

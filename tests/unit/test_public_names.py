@@ -21,6 +21,7 @@ import envfleet.train
 PACKAGES = [
     "envfleet",
     "envfleet.errors",
+    "envfleet.native",
     "envfleet.train",
     "envfleet.vector",
     "envfleet.vector.process",
@@ -37,6 +38,7 @@ HEAVY = [
     "hypothesis",
     "pygame",
     "mujoco",
+    "numba",
     "ray",
 ]
 

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envfleet import _native
 from envfleet.vector.buffers import Array, BlockLayout, Columns, LayoutError, SpaceLayout
@@ -92,7 +92,7 @@ class NativeBuffers:
         """Checks all actions, then writes them, into all rows or the given ones; nothing travels beside the block."""
         where: Any = slice(None) if rows is None else rows
         (column,) = self._actions.checked(actions, self._num_envs if rows is None else len(rows))
-        if isinstance(self._action_space, Discrete):
+        if isinstance(self._action_space, Discrete | MultiDiscrete):
             _check_range(np.asarray(column), self._action_space, awaits_reset=self.finished[where])
         self._block["actions"][where] = column
         return []
@@ -132,12 +132,13 @@ class NativeBuffers:
         raise AssertionError(f"environment {row} was not restarted")
 
 
-def _check_range(actions: Array, space: Discrete, awaits_reset: npt.NDArray[np.bool_]) -> None:
+def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: npt.NDArray[np.bool_]) -> None:
     # A row that is about to be reset ignores its action.
-    wrong = np.flatnonzero(((actions < space.start) | (actions >= space.start + space.n)) & ~awaits_reset)
+    last = space.start + (space.n if isinstance(space, Discrete) else space.nvec) - 1
+    outside = ((actions < space.start) | (actions > last)).reshape(len(actions), -1).any(axis=1)
+    wrong = np.flatnonzero(outside & ~awaits_reset)
     if wrong.size:
         place = int(wrong[0])
-        last = space.start + space.n - 1
         raise LayoutError(f"action[{place}]: expected {space.start} to {last}, got {actions[place]}")
 
 
@@ -157,11 +158,6 @@ def _unbatched(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_unbatched(part) for part in value)
     return value[0].copy() if value.ndim > 1 else value[0].item()
-
-
-def is_supported(space: Any) -> bool:
-    """Whether actions of this space are what a pool takes: one array."""
-    return isinstance(space, Box | Discrete)
 
 
 def _aligned_zeros(size: int) -> npt.NDArray[np.uint8]:

@@ -13,6 +13,7 @@ from gymnasium.envs.registration import EnvSpec
 from envfleet import _native
 from envfleet.native import box2d, mujoco_arguments
 from envfleet.native.mujoco import Simulations
+from envfleet.native.own import OwnEnvironment, PoolParameters
 from envfleet.native.parameters import Parameters as Parameters
 from envfleet.native.parameters import UnsupportedError as UnsupportedError
 
@@ -52,6 +53,7 @@ class NativeKind:
         named_if: Other names in the compiled catalogue, by the argument that must be true.
         pose: Brings one of Gymnasium's environments, which is to draw, into the state of a native one.
         needs: What the build must have found for it, as an error message puts it.
+        title: What messages call it, if not that; only environments of users' own have one.
         companions: Makes what the environments need in Python, from one of Gymnasium's environments, the parameters
             (of all environments, or of each) and the number of environments.
     """
@@ -62,6 +64,7 @@ class NativeKind:
     named_if: Mapping[str, str] = field(default_factory=dict)
     pose: Callable[[Any, Mapping[str, Any]], None] = set_attributes
     needs: str = ""
+    title: str = ""
     companions: Callable[[Any, Sequence[Parameters], int], Companions] | None = None
 
     @property
@@ -192,4 +195,7 @@ _KINDS: dict[str, NativeKind] = {
 
 def find(spec: EnvSpec) -> NativeKind | None:
     """The environment in C++ that does what the spec's entry point does, if there is one."""
+    if isinstance(spec.entry_point, OwnEnvironment):
+        own = spec.entry_point
+        return NativeKind("Foreign", PoolParameters(own), pose=own.pose, title=own.description.name)
     return _KINDS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None

@@ -77,14 +77,15 @@ class NativeVectorEnv(FleetVectorEnv):
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
         first = {**(env_kwargs or {}), **(varied[0] if varied else {})}
         model = Model(self.spec, kind, first)
-        self._kind = kind.name_for({**self.spec.kwargs, **first})
+        compiled_name = kind.name_for({**self.spec.kwargs, **first})
+        self._kind = kind.title or compiled_name
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
         parameters = [each.parameters for each in envs]
         companions = kind.companions and kind.companions(model.unwrapped, parameters, num_envs)
         parameters = companions.parameters if companions else parameters
-        buffers = NativeBuffers(spaces, _native.info_columns(self._kind, parameters[0]))
+        buffers = NativeBuffers(spaces, _native.info_columns(compiled_name, parameters[0]))
         self._pool = _native.make(
-            self._kind,
+            compiled_name,
             parameters,
             buffers.pool_arrays(),
             _MODES[mode],
@@ -100,7 +101,7 @@ class NativeVectorEnv(FleetVectorEnv):
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False)
         self._finished = buffers.finished
         self._needs_reset = "The environments have not been reset yet."
-        self.plan = f"native: {self._kind} is compiled and gives Gymnasium's numbers."
+        self.plan = f"native: {self._kind} is compiled" + ("." if kind.title else " and gives Gymnasium's numbers.")
         self.closed = False
 
     def step(self, actions: Any) -> StepResult:
