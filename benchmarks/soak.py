@@ -3,7 +3,7 @@
 python benchmarks/soak.py                        two minutes
 python benchmarks/soak.py --minutes 240          hours, if asked
 python benchmarks/soak.py --kills 10000          until so many processes were killed from outside
-python benchmarks/soak.py --json results.json    every figure as well
+python benchmarks/soak.py --json results.json    the figures as well
 
 Ends with exit code 1 if a transition was lost or wrong, or if memory, open files, processes or threads grew.
 """
@@ -25,6 +25,7 @@ from soaking.trial import Findings, Plan, Trial
 from soaking.vitals import Vitals
 
 CONSTANT = ("processes", "threads", "descriptors", "shared_files")
+LOOKS_WRITTEN = 31
 MEMORY_GROWTH = 0.1
 MEMORY_SLACK = 16 * 2**20
 
@@ -96,13 +97,16 @@ def report_text(found: Findings, troubles: list[str]) -> str:
     looks = [[name, *(_shown(look, name) for look in _some(found.vitals))] for name in names]
     header = ["held", *(f"{look.seconds:,.0f} s" for look in _some(found.vitals))]
     verdict = "\n".join(troubles[:10]) or "Nothing was lost, nothing was wrong, nothing grew."
-    compared = f"{found.transitions:,} transitions compared, {found.restarts:,} restarts told."
+    compared = (
+        f"{found.transitions:,} transitions compared; environments restarted {found.restarts:,} times, and rebuilt "
+        f"without a trace {found.rebuilt:,} times."
+    )
     return f"{table(['mishap', 'times'], done)}\n\n{table(header, looks)}\n\n{compared}\n{verdict}"
 
 
-def _some(vitals: list[Vitals]) -> list[Vitals]:
+def _some(vitals: list[Vitals], count: int = 5) -> list[Vitals]:
     """The first, the last, and some between."""
-    places = sorted({round(i * (len(vitals) - 1) / 4) for i in range(5)})
+    places = sorted({round(i * (len(vitals) - 1) / (count - 1)) for i in range(count)})
     return [vitals[place] for place in places]
 
 
@@ -121,8 +125,9 @@ def as_json(plan: Plan, found: Findings, troubles: list[str]) -> dict[str, Any]:
         "plan": asdict(plan),
         "transitions": found.transitions,
         "restarts": found.restarts,
+        "rebuilt": found.rebuilt,
         "mishaps": dict(found.mishaps),
-        "vitals": [asdict(vitals) for vitals in found.vitals],
+        "vitals": [asdict(vitals) for vitals in _some(found.vitals, LOOKS_WRITTEN)],
         "troubles": troubles,
     }
 

@@ -54,9 +54,10 @@ class Habits:
 
 
 class FaultyEnv(gymnasium.Env[Any, Any]):
-    """Counts its episodes and steps, draws numbers, and obeys a `Fault` given as action, reset option or call.
+    """Counts its steps, draws numbers, and obeys a `Fault` given as action, reset option or call.
 
     Observations: ``count`` int64[4] = (index, episode, step, last action or -1), ``draw`` float32[3] from np_random.
+    The number of an episode is drawn, too.
     """
 
     def __init__(self, habits: Habits) -> None:
@@ -72,7 +73,7 @@ class FaultyEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         fault = Fault(options["fault"]) if options and "fault" in options else None
         self.suffer(fault)
-        self.episode, self.steps = self.episode + 1, 0
+        self.episode, self.steps = int(self.np_random.integers(LIMIT)), 0
         observation, info = self._observation(-1), {"episode": self.episode}
         spoil(fault, observation, info)
         return observation, info

@@ -51,6 +51,7 @@ class Findings:
 
     transitions: int = 0
     restarts: int = 0
+    rebuilt: int = 0
     wrong: list[str] = field(default_factory=list)
     mishaps: Counter[str] = field(default_factory=Counter)
     vitals: list[Vitals] = field(default_factory=list)
@@ -92,6 +93,7 @@ class Trial:
                     found.vitals.append(look(now))
             self._settle()
             found.vitals.append(look(time.monotonic() - begin))
+            found.rebuilt = int(self._envs.rebuilt.sum())
         return found
 
     def _is_done(self, seconds: float) -> bool:

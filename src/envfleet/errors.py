@@ -8,7 +8,7 @@
         ├── EnvRaisedError        an environment raised (also an instance of what it raised)
         ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
         ├── WorkerDiedError       a worker process ended
-        └── WorkerStuckError      an environment took longer than step_timeout (also a TimeoutError)
+        └── WorkerStuckError      an environment took longer than step_timeout or start_timeout (also a TimeoutError)
 
 Misuse of the asynchronous calls raises Gymnasium's own classes, so that code written for Gymnasium
 catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError, NoAsyncCallError, ResetNeeded.
@@ -104,7 +104,7 @@ class WorkerDiedError(WorkerError):
 
 
 class WorkerStuckError(WorkerError, TimeoutError):
-    """An environment did not finish within ``step_timeout``; its worker was ended."""
+    """An environment exceeded ``step_timeout``, or ``start_timeout`` while it was made; its worker was ended."""
 
 
 def where(worker: int | None) -> str:

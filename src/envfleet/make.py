@@ -48,6 +48,7 @@ _PROCESS_ONLY = frozenset(
         "batch_size",
         "on_failure",
         "step_timeout",
+        "start_timeout",
     )
 )
 

@@ -130,7 +130,7 @@ ids = sorted(int(envs.recv()[4]["env_id"][0]) for _ in range(4))
 assert ids == [0, 1, 2, 3], ids
 for step in range(2, 5):
     assert envs.step(zeros)[0]["count"][:, 2].tolist() == [step] * 4
-assert envs.step(np.array([0, 0, 0, Fault.KILL]))[3][1:].tolist() == [False, True, True]
+assert envs.step(np.array([0, 0, 0, Fault.KILL]))[3][1:].tolist() == [False, False, True]
 envs.close()
 """
 

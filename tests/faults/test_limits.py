@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,26 +16,37 @@ import pytest
 from fleets import fleet, soon, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
-from envfleet.errors import EnvRaisedError, WorkerDiedError, WorkerError
+from envfleet.errors import EnvRaisedError, WorkerDiedError, WorkerError, WorkerStuckError
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+from envfleet.vector.process import protocol
+
+# Short, but longer than a loaded machine takes to fork and to make an environment.
+START_TIMEOUT = 1.0
+MADE_IN_VAIN: dict[str, Callable[[], Any]] = {
+    "die": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "hang": lambda: threading.Event().wait(),
+}
 
 
 class FragileEnv(FaultyEnv):
-    """Can be made so many times only: each time leaves a mark."""
+    """Cannot be made at some times: each time leaves a mark."""
 
-    def __init__(self, habits: Habits, marks: str, lives: int, how: str) -> None:
+    def __init__(self, habits: Habits, marks: str, bad_times: range, how: str) -> None:
         super().__init__(habits)
         path = Path(marks, str(habits.index))
         with path.open("a") as file:
             file.write("|")
-        if path.stat().st_size > lives:
+        if habits.index == 3 and path.stat().st_size in bad_times:
             if how == "raise":
                 raise LookupError(f"environment {habits.index} cannot be made again")
-            os.kill(os.getpid(), signal.SIGKILL)
+            MADE_IN_VAIN[how]()
 
 
-def fragile_fns(marks: Path, lives: int, how: str = "raise") -> list[Any]:
-    return [partial(FragileEnv, Habits(i, 100), str(marks), lives if i == 3 else 99, how) for i in range(4)]
+def fragile_fns(marks: Path, bad_times: range, how: str = "raise") -> list[Any]:
+    return [partial(FragileEnv, Habits(i, 100), str(marks), bad_times, how) for i in range(4)]
+
+
+FIRST, SECOND, SECOND_AND_LATER = range(1, 2), range(2, 3), range(2, 99)
 
 
 @pytest.mark.parametrize("fault", [Fault.KILL, Fault.RAISE], ids=["worker", "environment"])
@@ -78,7 +91,7 @@ def test_no_restarts_allowed_is_as_good_as_raise(fault: Fault) -> None:
 
 @pytest.mark.parametrize("how", ["step", "send"])
 def test_a_constructor_that_raises_the_second_time_is_told(tmp_path: Path, how: str) -> None:
-    with fleet(env_fns=fragile_fns(tmp_path, 1), on_failure="restart") as envs:
+    with fleet(env_fns=fragile_fns(tmp_path, SECOND_AND_LATER), on_failure="restart") as envs:
         envs.reset(seed=0)
         with soon(), pytest.raises(EnvRaisedError, match="environment 3 cannot be made again") as caught:
             act(envs, how, Fault.KILL)
@@ -99,7 +112,7 @@ def act(envs: AsyncVectorEnv, how: str, fault: Fault) -> Any:
 
 
 def test_a_constructor_that_raises_again_in_place_is_tried_until_the_limit(tmp_path: Path) -> None:
-    with fleet(env_fns=fragile_fns(tmp_path, 1), on_failure="restart", max_restarts=4) as envs:
+    with fleet(env_fns=fragile_fns(tmp_path, SECOND_AND_LATER), on_failure="restart", max_restarts=4) as envs:
         envs.reset(seed=0)
         with pytest.raises(EnvRaisedError, match=r"restart\(\): environment 3 cannot(.|\n)*restarted 4 times"):
             envs.step(zeros(envs, {3: Fault.RAISE}))
@@ -107,20 +120,26 @@ def test_a_constructor_that_raises_again_in_place_is_tried_until_the_limit(tmp_p
 
 
 @pytest.mark.parametrize("how", ["step", "send"])
-def test_a_worker_that_dies_while_it_restarts_is_restarted(tmp_path: Path, how: str) -> None:
-    with fleet(env_fns=fragile_fns(tmp_path, 1, "die"), on_failure="restart", max_restarts=3) as envs:
+@pytest.mark.parametrize("vain", MADE_IN_VAIN)
+def test_a_worker_that_is_lost_while_it_restarts_is_restarted(tmp_path: Path, how: str, vain: str) -> None:
+    care: dict[str, Any] = {"max_restarts": 2, "restart_window": 0.5, "start_timeout": START_TIMEOUT}
+    with fleet(env_fns=fragile_fns(tmp_path, SECOND_AND_LATER, vain), on_failure="restart", **care) as envs:
         envs.reset(seed=0)
-        with soon(), pytest.raises(WorkerDiedError, match="restarted 3 times"):
+        kind = WorkerDiedError if vain == "die" else WorkerStuckError
+        with soon(), pytest.raises(kind, match="restarted 2 times") as caught:
             act(envs, how, Fault.KILL)
+        wanted = "SIGKILL" if vain == "die" else r"environment 3 was still being made after 1 s (start_timeout)"
+        assert wanted in str(caught.value)
         (tmp_path / "3").unlink()
         envs.reset(seed=0)
         envs.step(zeros(envs))
 
 
 @pytest.mark.parametrize("how", ["step", "send"])
-def test_a_worker_that_dies_while_it_restarts_may_recover(tmp_path: Path, how: str) -> None:
-    fns = [partial(DyingOnceEnv, Habits(i, 100), str(tmp_path)) for i in range(4)]
-    with fleet(env_fns=fns, on_failure="restart") as envs:
+@pytest.mark.parametrize("vain", MADE_IN_VAIN)
+def test_a_worker_that_is_lost_while_it_restarts_may_recover(tmp_path: Path, how: str, vain: str) -> None:
+    fns = fragile_fns(tmp_path, SECOND, vain)
+    with fleet(env_fns=fns, on_failure="restart", start_timeout=START_TIMEOUT) as envs:
         envs.reset(seed=0)
         with soon():
             truncated = act(envs, how, Fault.KILL)
@@ -128,16 +147,27 @@ def test_a_worker_that_dies_while_it_restarts_may_recover(tmp_path: Path, how: s
         assert (tmp_path / "3").read_text() == "|||"
 
 
-class DyingOnceEnv(FaultyEnv):
-    """Ends its process when it is made for the second time."""
+def test_an_environment_that_hangs_while_it_is_made_again_in_place_is_ended(tmp_path: Path) -> None:
+    fns = fragile_fns(tmp_path, SECOND, "hang")
+    with fleet(env_fns=fns, on_failure="restart", step_timeout=60, start_timeout=START_TIMEOUT) as envs:
+        envs.reset(seed=0)
+        with soon():
+            *_, truncated, infos = envs.step(zeros(envs, {3: Fault.RAISE}))
+        assert truncated[3]
+        assert "environment 3 had not finished after 1 s (start_timeout)" in infos["restart_cause"][3]
 
-    def __init__(self, habits: Habits, marks: str) -> None:
-        super().__init__(habits)
-        path = Path(marks, str(habits.index))
-        with path.open("a") as file:
-            file.write("|")
-        if habits.index == 3 and path.stat().st_size == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
+
+def test_a_constructor_that_hangs_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "STUCK_WARNING_AFTER", START_TIMEOUT / 4)
+    told = r"environment 3 was still being made after .* s\. It is waited for up to 1 s \(start_timeout\)"
+    with (
+        soon(),
+        pytest.warns(RuntimeWarning, match=told),
+        pytest.raises(WorkerStuckError, match="environment 3 was still being made after 1 s") as caught,
+    ):
+        AsyncVectorEnv(fragile_fns(tmp_path, FIRST, "hang"), context="fork", num_workers=2, start_timeout=START_TIMEOUT)
+    assert caught.value.env_indices == (2, 3)
+    assert "SyncVectorEnv" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +181,7 @@ class DyingOnceEnv(FaultyEnv):
         {"restart_window": -1.0},
         {"step_timeout": 0},
         {"step_timeout": "1"},
+        {"start_timeout": 0},
     ],
     ids=str,
 )
@@ -158,7 +189,7 @@ def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=name):
         AsyncVectorEnv(faulty_fns(2), context="fork", **wrong)
-    if name != "step_timeout":
+    if not name.endswith("timeout"):
         with pytest.raises(ValueError, match=name):
             SyncVectorEnv(faulty_fns(2), **wrong)
 

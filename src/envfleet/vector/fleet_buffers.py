@@ -12,6 +12,7 @@ import numpy.typing as npt
 from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.orders import Report
+from envfleet.vector.origins import NUM_WORDS
 from envfleet.vector.share import ShardRows
 from envfleet.vector.spaces import FleetSpaces
 
@@ -81,6 +82,10 @@ class FleetLayout:
                 ("truncated", (n,), flag),
                 ("restarted", (n,), flag),
                 ("restarts", (n,), np.dtype(np.uint32)),
+                ("rebuilt", (n,), np.dtype(np.uint32)),
+                ("touched", (n,), flag),
+                ("episodes", (n,), np.dtype(np.uint64)),
+                ("origins", (n, 2, NUM_WORDS), np.dtype(np.uint64)),
                 ("progress", (n, _CELLS_A_LINE), np.dtype(np.uint64)),
                 ("info_kinds", (n,), byte),
                 ("info_rows", (n, ROW_BYTES), byte),
@@ -89,6 +94,11 @@ class FleetLayout:
             )
         )
         self.size = self._block.size
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether actions and observations lie in the block, all of them, so that they can be kept and compared."""
+        return bool(self.actions.array_leaves) and not (self.actions.loose_leaves or self.observations.loose_leaves)
 
     def arrays(self, memory: npt.NDArray[np.uint8]) -> dict[str, Array]:
         """All arrays by name, as views on ``memory``."""
@@ -106,7 +116,11 @@ class FleetLayout:
             truncated=arrays["truncated"][part],
             restarted=arrays["restarted"][part],
             restarts=arrays["restarts"][part],
-            progress=arrays["progress"][first, :1],
+            rebuilt=arrays["rebuilt"][part],
+            touched=arrays["touched"][part],
+            episodes=arrays["episodes"][part],
+            origins=arrays["origins"][part],
+            progress=arrays["progress"][first, :2],
             info_rows=arrays["info_rows"][part],
             info_kinds=arrays["info_kinds"][part],
         )
@@ -206,6 +220,10 @@ class FleetBuffers:
     def recall(self, row: int) -> Any:
         """The observation that was kept of one row."""
         return self._layout.observations.row(self._last, row)
+
+    def arrays_kept(self, row: int) -> list[Array]:
+        """The observation that was kept of one row as arrays, one a leaf that lies in the block."""
+        return [self._last[leaf][row].copy() for leaf, _, _ in self._layout.observations.array_leaves]
 
     def restore(self, row: int) -> None:
         """Puts the observation that was kept back into its row."""

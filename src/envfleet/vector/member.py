@@ -62,11 +62,15 @@ class Member:
             inner = inner.env
         self.inner = inner
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Resets the wrapped environment; the first time with ``first_seed``, unless another seed is given."""
-        self.step.begin_episode()
+    def take_seed(self, seed: int | None) -> int | None:
+        """The seed of the next reset: the first time ``first_seed``, unless another is given."""
         if self._first_seed is not None:
             seed, self._first_seed = self._first_seed if seed is None else seed, None
+        return seed
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Resets the wrapped environment."""
+        self.step.begin_episode()
         return self.env.reset(seed=seed, options=options)
 
     def before_access(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import gymnasium
@@ -177,13 +178,15 @@ class NativeVectorEnv(FleetVectorEnv):
     def _finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
         return [self._shard.execute(self._order)]
 
-    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:  # noqa: ARG002  there are none
-        self._pool.ready = False
-        self._queue.extend((row, None) for row in rows.tolist())
+    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
+        return partial(self._enqueue, [(row, None) for row in rows.tolist()])
 
-    def _send_resets(self, order: ResetOrder) -> None:
+    def _resets(self, order: ResetOrder) -> Callable[[], None]:
+        return partial(self._enqueue, list(enumerate(zip(order.seeds, order.options, strict=True))))
+
+    def _enqueue(self, work: Sequence[tuple[int, ResetTicket | None]]) -> None:
         self._pool.ready = False
-        self._queue.extend(enumerate(zip(order.seeds, order.options, strict=True)))
+        self._queue.extend(work)
 
     def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
         work = [self._queue.popleft() for _ in range(count)]

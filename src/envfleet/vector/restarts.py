@@ -25,6 +25,7 @@ class Care:
         max_restarts: How often one may be made again within ``window`` seconds; None sets no limit.
         window: In seconds.
         step_timeout: Seconds that one environment's step, reset or call may take; None sets no limit.
+        start_timeout: Seconds that making one environment may take; None sets no limit.
         check_nan: Whether NaN in an observation or a reward is a failure.
     """
 
@@ -32,11 +33,18 @@ class Care:
     max_restarts: int | None = None
     window: float = math.inf
     step_timeout: float | None = None
+    start_timeout: float | None = None
     check_nan: bool = False
 
 
 def checked_care(
-    on_failure: Any, max_restarts: Any, restart_window: Any, step_timeout: Any = None, check_nan: Any = False
+    on_failure: Any,
+    max_restarts: Any,
+    restart_window: Any,
+    *,
+    step_timeout: Any = None,
+    start_timeout: Any = None,
+    check_nan: Any = False,
 ) -> Care:
     """The user's arguments, checked."""
     if on_failure not in get_args(OnFailure):
@@ -45,10 +53,11 @@ def checked_care(
         raise ValueError(f"`max_restarts` must be a number of restarts or None for no limit, got {max_restarts!r}.")
     check_timeout(restart_window, "restart_window")
     check_timeout(step_timeout, "step_timeout")
-    if not restart_window or step_timeout == 0:
-        raise ValueError("`restart_window` and `step_timeout` must be more than 0 seconds.")
+    check_timeout(start_timeout, "start_timeout")
+    if 0 in (restart_window, step_timeout, start_timeout) or restart_window is None:
+        raise ValueError("`restart_window`, `step_timeout` and `start_timeout` must be more than 0 seconds.")
     limit = None if max_restarts is None else int(max_restarts)
-    return Care(on_failure == "restart", limit, float(restart_window), step_timeout, bool(check_nan))
+    return Care(on_failure == "restart", limit, float(restart_window), step_timeout, start_timeout, bool(check_nan))
 
 
 def restart_seed(seed: int | None, number: int) -> int | None:
@@ -69,20 +78,25 @@ class RestartBudget:
         self._care = care
         self._times: deque[float] = deque()
 
-    def spend(self) -> bool:
-        """Whether it may be made again now; if so, that is counted."""
-        now = time.monotonic()
-        while self._times and now - self._times[0] > self._care.window:
+    def spend(self, since: float = math.inf) -> bool:
+        """Whether it may be made again now; if so, that is counted.
+
+        What was spent after ``since`` counts however long ago it is: attempts may take longer than the window.
+        """
+        oldest = min(time.monotonic() - self._care.window, since)
+        while self._times and self._times[0] < oldest:
             self._times.popleft()
         if self._care.max_restarts is not None and len(self._times) >= self._care.max_restarts:
             return False
-        self._times.append(now)
+        self._times.append(time.monotonic())
         return True
 
     @property
     def exhausted_text(self) -> str:
         """Why it may not."""
-        within = "" if self._care.window == math.inf else f" within {self._care.window:g} s"
+        endless = self._care.window == math.inf or not self._times
+        seconds = 0.0 if endless else max(self._care.window, math.ceil(time.monotonic() - self._times[0]))
+        within = f" within {seconds:g} s" if seconds else ""
         return (
             f"It had been restarted {len(self._times)} times{within}, which is all that max_restarts allows. "
             "Mend the environment, or allow more."

@@ -6,8 +6,10 @@ It does not know whether it lives in the caller's thread, in a worker process or
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -15,14 +17,17 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.vector.arguments import own_copy
+from envfleet.vector.asking import ask
 from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
 from envfleet.vector.failures import Failure
 from envfleet.vector.infos import Info, InfoWriter
 from envfleet.vector.member import AnyEnv, Member
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.orders import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.origins import Origins
 from envfleet.vector.outputs import as_bool, as_number, refuse_info
+from envfleet.vector.rebuilding import LONGEST, DivergedError, Replay
 from envfleet.vector.restarts import RestartBudget, restart_seed
-from envfleet.vector.share import ShardRows, ShardTask, close_envs
+from envfleet.vector.share import Activity, ShardRows, ShardTask, close_envs
 
 # What a row's next step is to do, if it is not to step.
 _NOTHING, _RESET, _TELL_OF_RESTART = 0, 1, 2
@@ -45,12 +50,16 @@ class Shard:
         self._rows = rows
         self._seeds = list(task.seeds) or [None] * len(envs)
         self._budgets = [RestartBudget(task.care) for _ in envs]
-        self._members = [Member(env, self._next_seed(row) if task.cause else None) for row, env in enumerate(envs)]
+        are_lost = [bool(task.cause) and row not in task.replays for row in range(len(envs))]
+        self._members = [Member(env, self._next_seed(row) if are_lost[row] else None) for row, env in enumerate(envs)]
+        self._origins = Origins(rows.episodes, rows.origins) if task.care.restart else None
         self._causes = [task.cause] * len(envs)
-        self._due = np.full(len(envs), _TELL_OF_RESTART if task.cause else _NOTHING, np.uint8)
+        self._due = np.array([_TELL_OF_RESTART if is_lost else _NOTHING for is_lost in are_lost], np.uint8)
         self._exposed = False
         self._autoreset_mode = autoreset_mode
-        self._progress = _core.Progress(rows.progress)
+        self._progress = _core.Progress(rows.progress[:1])
+        rows.progress[1] = Activity.ANYTHING
+        rows.touched[:] = False
         self._observations, self._actions = observations, actions
         self._observation_columns: Columns = observations.columns(rows.observation_arrays, len(envs))
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
@@ -100,10 +109,10 @@ class Shard:
             return self.step(order.loose_actions)
         if isinstance(order, ResetOrder):
             return self._reset(order)
-        if isinstance(order, CallOrder):
-            return self._call(order)
-        assert isinstance(order, SetAttrOrder)
-        return self._set_attr(order)
+        assert isinstance(order, CallOrder | SetAttrOrder)
+        report = ask(order, self.envs, self._first_index, self._rows.touched, self._progress)
+        self._progress.enter(len(self._members))
+        return report
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
@@ -155,7 +164,7 @@ class Shard:
             self._tell_of_restart(row)
         elif self._due[row] == _RESET:
             self._due[row] = _NOTHING
-            observation, info = self._members[row].reset()
+            observation, info = self._reset_member(row)
             self._publish(row, observation, 0.0, info)
         else:
             observation, reward, terminated, truncated, info = result
@@ -201,7 +210,7 @@ class Shard:
             refuse_info(info)
         # Copied before the reset: an environment may write what comes next into the same arrays and dicts.
         final = {"final_obs": self._observations.copy_value(observation), "final_info": own_copy(info)}
-        observation, reset_info = self._members[row].reset()
+        observation, reset_info = self._reset_member(row)
         return observation, {**final, **reset_info}
 
     def _leave_finished(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:  # noqa: ARG002
@@ -222,7 +231,7 @@ class Shard:
         def reset(row: int) -> None:
             restarted = self._due[row] == _TELL_OF_RESTART
             self._due[row] = _NOTHING
-            observation, info = self._members[row].reset(seed=seed, options=options)
+            observation, info = self._reset_member(row, seed, options)
             self._members[row].after_access()
             self._rows.terminated[row] = self._rows.truncated[row] = False
             self._rows.restarted[row] = restarted
@@ -235,6 +244,13 @@ class Shard:
             reset(row)
         except (Exception, SystemExit) as error:
             self._fail(row, Failure.of(error, self._first_index + row, "reset"), failures, reset)
+
+    def _reset_member(self, row: int, seed: int | None = None, options: Options = None) -> tuple[Any, Any]:
+        member = self._members[row]
+        seed = member.take_seed(seed)
+        if self._origins is not None:
+            self._origins.note(row, member.env, seed)
+        return member.reset(seed=seed, options=options)
 
     # -- restarts -------------------------------------------------------------------------------------
 
@@ -257,15 +273,50 @@ class Shard:
         self._progress.enter(row)
         with suppress(Exception):
             self._members[row].env.close()
-        env = self._task.env_fns[row]()
+        self._rows.progress[1] = Activity.MAKING
+        try:
+            env = self._task.env_fns[row]()
+        finally:
+            self._rows.progress[1] = Activity.ANYTHING
+            self._progress.enter(row)
         self._members[row] = Member(env, self._next_seed(row))
         self._stepper.place(row, self._members[row].step)
+        self._rows.touched[row] = False
         self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
 
     def _next_seed(self, row: int) -> int | None:
         # Counted in the block, which outlives the process.
         self._rows.restarts[row] += 1
         return restart_seed(self._seeds[row], int(self._rows.restarts[row]))
+
+    def rebuild(self) -> None:
+        """Brings the environments that the task has replays of back to where they were, or restarts them after all."""
+        deadline = time.monotonic() + LONGEST
+        for row, replay in self._task.replays.items():
+            self._rows.progress[1] = Activity.REBUILDING
+            try:
+                self._rebuild_row(row, replay, deadline)
+            except (Exception, SystemExit) as error:
+                self._make_again(row, f"{self._task.cause}; it could not be rebuilt: {error}")
+        self._rows.progress[1] = Activity.ANYTHING
+        self._progress.enter(len(self._members))
+
+    def _rebuild_row(self, row: int, replay: Replay, deadline: float) -> None:
+        assert self._origins is not None
+        member, arrays = self._members[row], self._rows.observation_arrays
+        seed = self._origins.restore(row, replay.episode, member.env)
+        try:
+            observation = replay.play(member, seed, self._actions, partial(self._progress.enter, row), deadline)
+            self._write_observation(row, observation)
+            shown = [array[row].tobytes() for array in arrays]
+        finally:
+            for array, last in zip(arrays, replay.observation, strict=True):
+                array[row] = last
+        if shown != [last.tobytes() for last in replay.observation]:
+            raise DivergedError("it came to another observation")
+        self._rows.rebuilt[row] += 1
+        if replay.ended and self._autoreset_mode is AutoresetMode.NEXT_STEP:
+            self._due[row] = _RESET
 
     def _tell_of_restart(self, row: int) -> None:
         """Publishes, instead of a step, that the episode was cut off; the fleet knows the last observation better."""
@@ -287,42 +338,6 @@ class Shard:
         loose = [list(self._observation_columns[leaf][rows]) for leaf in self._observations.loose_leaves]
         return Report(loose_observations=loose, infos=infos, failures=failures)
 
-    def _call(self, order: CallOrder) -> Report:
-        report, envs = Report(), self.envs
-        for row in np.flatnonzero(order.mask).tolist():
-            self._progress.enter(row)
-            with _Catch(report, self._first_index + row, "call", order.name):
-                value = envs[row].get_wrapper_attr(order.name)
-                result = value(*order.args, **order.kwargs) if callable(value) else value
-                report.results.append((self._first_index + row, result))
-        self._progress.enter(len(self._members))
-        return report
-
-    def _set_attr(self, order: SetAttrOrder) -> Report:
-        report, envs = Report(), self.envs
-        for row in np.flatnonzero(order.mask).tolist():
-            self._progress.enter(row)
-            with _Catch(report, self._first_index + row, "set_attr", order.name):
-                envs[row].set_wrapper_attr(order.name, order.values[row])
-        self._progress.enter(len(self._members))
-        return report
-
     def close(self) -> list[Failure]:
         """Closes all environments; returns what they raised."""
         return close_envs(self.envs, self._first_index)
-
-
-class _Catch:
-    """Notes an exception as a failure of one environment and goes on."""
-
-    def __init__(self, report: Report, env_index: int, method: str, name: str) -> None:
-        self._report, self._whose = report, (env_index, method, name)
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if not isinstance(error, Exception | SystemExit):
-            return False
-        self._report.failures.append(Failure.of(error, *self._whose))
-        return True

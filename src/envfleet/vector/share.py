@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -12,14 +13,31 @@ import numpy.typing as npt
 from envfleet.vector.buffers import Array
 from envfleet.vector.failures import Failure
 from envfleet.vector.member import AnyEnv
+from envfleet.vector.rebuilding import Replay
 from envfleet.vector.restarts import Care
 
 EnvFn: TypeAlias = Callable[[], AnyEnv]
 
 
+class Activity(IntEnum):
+    """What a shard is doing, where that matters to whoever waits for it."""
+
+    ANYTHING = 0
+    MAKING = 1
+    REBUILDING = 2
+
+
 @dataclass(frozen=True)
 class ShardRows:
-    """The rows of the block that belong to a shard: views, one row an environment; ``progress`` is the shard's own."""
+    """The rows of the block that belong to a shard: views, one row an environment.
+
+    Attributes:
+        progress: The shard's own: the cell of its ``_core.Progress``, and one that holds an ``Activity``.
+        restarts: How often each was restarted since it was last given a seed.
+        rebuilt: How often each was brought back to where it was.
+        touched: Whether anything but steps and resets may have changed it since it was made.
+        episodes: See ``Origins``, as for ``origins``.
+    """
 
     observation_arrays: list[Array]
     action_arrays: list[Array]
@@ -28,15 +46,22 @@ class ShardRows:
     truncated: npt.NDArray[np.bool_]
     restarted: npt.NDArray[np.bool_]
     restarts: npt.NDArray[np.uint32]
+    rebuilt: npt.NDArray[np.uint32]
+    touched: npt.NDArray[np.bool_]
+    episodes: npt.NDArray[np.uint64]
+    origins: npt.NDArray[np.uint64]
     progress: npt.NDArray[np.uint64]
     info_rows: npt.NDArray[np.uint8]
     info_kinds: npt.NDArray[np.uint8]
 
 
-def build_envs(env_fns: Iterable[EnvFn], first_index: int) -> tuple[list[AnyEnv], Failure | None]:
-    """Makes the environments; after a failure those made so far are closed."""
+def build_envs(
+    env_fns: Iterable[EnvFn], first_index: int, announce: Callable[[int], None] = lambda _: None
+) -> tuple[list[AnyEnv], Failure | None]:
+    """Makes the environments, each once it was announced; after a failure those made so far are closed."""
     envs: list[AnyEnv] = []
     for index, env_fn in enumerate(env_fns, first_index):
+        announce(index)
         try:
             envs.append(env_fn())
         except Exception as error:
@@ -67,6 +92,7 @@ class ShardTask:
         care: What is done about those that fail.
         seeds: Those they were last reset with, one each, if this shard takes another's place.
         cause: Why it has to, or nothing.
+        replays: By row, how to bring those back to where they were that need not be restarted then.
     """
 
     env_fns: Sequence[EnvFn]
@@ -74,3 +100,4 @@ class ShardTask:
     care: Care
     seeds: Sequence[int | None] = ()
     cause: str = ""
+    replays: Mapping[int, Replay] = field(default_factory=dict)

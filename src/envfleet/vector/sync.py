@@ -99,14 +99,16 @@ class SyncVectorEnv(FleetVectorEnv):
         assert self._order is not None
         return [self._shard.execute(self._order)]
 
-    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
-        for i, row in enumerate(rows.tolist()):
-            loose_action = [values[i] for values in loose_actions]
-            self._queue.append((row, partial(self._shard.step_row, row, loose_action)))
+    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
+        step = self._shard.step_row
+        loose = [[values[i] for values in loose_actions] for i in range(len(rows))]
+        work = [(row, partial(step, row, own)) for row, own in zip(rows.tolist(), loose, strict=True)]
+        return lambda: self._queue.extend(work)
 
-    def _send_resets(self, order: ResetOrder) -> None:
-        for row, (seed, options) in enumerate(zip(order.seeds, order.options, strict=True)):
-            self._queue.append((row, partial(self._shard.reset_row, row, seed, options)))
+    def _resets(self, order: ResetOrder) -> Callable[[], None]:
+        rows = enumerate(zip(order.seeds, order.options, strict=True))
+        work = [(row, partial(self._shard.reset_row, row, seed, options)) for row, (seed, options) in rows]
+        return lambda: self._queue.extend(work)
 
     def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
         work = [self._queue.popleft() for _ in range(count)]

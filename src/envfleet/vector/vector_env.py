@@ -109,12 +109,15 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """Waits for all shards and returns their reports; a TimeoutError loses nothing."""
 
     @abstractmethod
-    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
-        """Has the given environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
+        """Packs what has the given environments stepped, and returns what sends it, which refuses nothing.
+
+        ``loose_actions`` as in a StepOrder, one value a row.
+        """
 
     @abstractmethod
-    def _send_resets(self, order: ResetOrder) -> None:
-        """Has all environments reset one by one."""
+    def _resets(self, order: ResetOrder) -> Callable[[], None]:
+        """The same for resets of all environments, one by one."""
 
     @abstractmethod
     def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
@@ -269,8 +272,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         order = self._reset_order("async_reset", seed, options)
         if not order.mask.all():
             raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
+        send = self._resets(order)
         self._needs_reset = None
-        self._send_tickets(np.arange(self.num_envs), lambda _: self._send_resets(order))
+        self._send_tickets(np.arange(self.num_envs), send)
 
     def send(self, actions: Any, env_ids: Indices = None) -> None:
         """Has some environments stepped, and returns at once; ``recv`` gives the results as they come.
@@ -289,8 +293,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
                 "back from recv() first. Nothing was sent.",
                 "send",
             )
-        loose_actions = self._checked_actions(actions, rows)
-        self._send_tickets(rows, lambda rows: self._send(rows, loose_actions))
+        self._send_tickets(rows, self._steps(rows, self._checked_actions(actions, rows)))
 
     def recv(self, timeout: float | None = None) -> StepResult:
         """Waits for the first ``batch_size`` environments (or as many as are at work) and returns their results.
@@ -307,7 +310,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         arguments.check_timeout(timeout)
         count = min(self.batch_size, int(np.count_nonzero(self._out)))
         if count == 0:
-            raise NoAsyncCallError("recv() without send() or async_reset(): no environment is at work.", "recv")
+            name = self._pending and self._pending.name
+            what = f"a {name} is under way, which {name}_wait() collects" if name else "no environment is at work"
+            raise NoAsyncCallError(f"recv() without send() or async_reset(): {what}.", "recv")
         try:
             rows, reports = self._receive(count, timeout)
             self._buffers.absorb_rows(rows, reports)
@@ -319,10 +324,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             raise
         return self._result_of(rows, reports)
 
-    def _send_tickets(self, rows: Rows, send: Callable[[Rows], None]) -> None:
+    def _send_tickets(self, rows: Rows, send: Callable[[], None]) -> None:
         try:
             self._out[rows] = True
-            send(rows)
+            send()
         except BaseException as error:
             self._give_up("step", error)
             raise

@@ -9,6 +9,7 @@ from multiprocessing.util import Finalize
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
@@ -19,6 +20,7 @@ from envfleet.vector.orders import Order, Report, ResetOrder
 from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.supervisor import Supervisor
+from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import OnFailure, checked_care
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import EnvFn, ShardTask, build_envs
@@ -52,9 +54,11 @@ class AsyncVectorEnv(FleetVectorEnv):
             itself. Faster on few cores; a crash in that share is a crash of the caller.
         batch_size: How many environments ``recv`` waits for; by default all.
         on_failure: "raise", or "restart": an environment that fails, whether it raises, crashes its worker or
-            exceeds ``step_timeout``, is made again in place, together with those that share a lost worker. Its
-            episode counts as truncated, ``infos["restarted"]`` tells, and all others never notice.
+            exceeds ``step_timeout``, is made again in place. Its episode counts as truncated, ``infos["restarted"]``
+            tells, and all others never notice; see docs/failures.md for those that share a lost worker.
         step_timeout: Seconds that one environment's step, reset or call may take before its worker is ended.
+        start_timeout: Seconds that a worker may take to start, and then to make each environment, before it is ended;
+            None for no limit.
         max_restarts: How often one environment, or one worker, may be made again within ``restart_window`` seconds;
             None for no limit.
         restart_window: In seconds.
@@ -78,6 +82,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         step_timeout: float | None = None,
+        start_timeout: float | None = 600.0,
         max_restarts: int | None = 10,
         restart_window: float = 60.0,
         check_nan: bool = False,
@@ -91,7 +96,14 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
         checked_batch_size(batch_size, self.num_envs)
-        self._care = checked_care(on_failure, max_restarts, restart_window, step_timeout, check_nan)
+        self._care = checked_care(
+            on_failure,
+            max_restarts,
+            restart_window,
+            step_timeout=step_timeout,
+            start_timeout=start_timeout,
+            check_nan=check_nan,
+        )
         if caller_works and (batch_size is not None or step_timeout is not None):
             raise ValueError(
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
@@ -127,7 +139,12 @@ class AsyncVectorEnv(FleetVectorEnv):
         layout = FleetLayout(spaces, control_bytes=control_bytes, refuse_nan=self._care.check_nan)
         memory = self._supervisor.create_block(layout.size)
         arrays = layout.arrays(memory)
-        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"])
+        buffers = FleetBuffers(layout, memory, bounds)
+        replays: Replays | None = None
+        if self._care.restart and layout.is_repeatable:
+            replays = Replays(layout.rows(memory, 0, spaces.num_envs), buffers.arrays_kept)
+        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"], replays)
+        self._rebuilt = arrays["rebuilt"]
         self._local_shard: Shard | None = None
         if local_envs:
             rows = layout.rows(memory, 0, len(local_envs))
@@ -135,13 +152,18 @@ class AsyncVectorEnv(FleetVectorEnv):
             self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
         self._local_order: Order | None = None
         self._local_report: Report | None = None
-        buffers = FleetBuffers(layout, memory, bounds)
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=self._care.restart)
 
     @property
     def processes(self) -> list[BaseProcess]:
         """The worker processes."""
         return self._supervisor.processes
+
+    @property
+    def rebuilt(self) -> npt.NDArray[np.uint32]:
+        """How often each environment was brought back to where it was after it had lost its process: (num_envs,)."""
+        counts: npt.NDArray[np.uint32] = self._rebuilt.copy()
+        return counts
 
     @property
     def num_workers(self) -> int:
@@ -160,13 +182,13 @@ class AsyncVectorEnv(FleetVectorEnv):
             self._local_report = self._local_shard.execute(order)
         return [self._local_report, *self._supervisor.finish(timeout)]
 
-    def _send(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> None:
+    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
         self._refuse_tickets()
-        self._supervisor.send(rows, loose_actions)
+        return self._supervisor.steps(rows, loose_actions)
 
-    def _send_resets(self, order: ResetOrder) -> None:
+    def _resets(self, order: ResetOrder) -> Callable[[], None]:
         self._refuse_tickets()
-        self._supervisor.send_resets(order)
+        return self._supervisor.resets(order)
 
     def _refuse_tickets(self) -> None:
         if self._local_shard is not None:

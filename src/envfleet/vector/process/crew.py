@@ -129,6 +129,24 @@ class Crew:
             elif not self.processes[worker].is_alive() and not line.has_arrived(0):
                 raise self.lost(worker)
 
+    def await_words(self, workers: Sequence[int], timeout: float) -> None:
+        """Waits at most so many seconds until one of these workers has something to say, or has ended."""
+        ends = [self.processes[worker].sentinel for worker in workers]
+        wait([*(self._lines[worker].fileno() for worker in workers), *ends], timeout)
+
+    def hear(self, worker: int) -> bytes | None:
+        """The oldest message that has arrived, or None; a LostWorker says that none will come."""
+        line = self._lines[worker]
+        ended = not self.is_alive(worker)  # asked before reading: what it said last is read below
+        is_open = True
+        while is_open and not line.has_message() and line.has_arrived(0):
+            is_open = line.pull()
+        if line.has_message():
+            return line.pop()
+        if ended or not is_open:
+            raise self.lost(worker)
+        return None
+
     def pop_message(self, worker: int) -> bytes:
         """The message that ``await_message`` waited for."""
         return self._lines[worker].pop()

@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import threading
 import types
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -106,9 +108,21 @@ def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> 
         target=target, args=(connection,), name=f"envfleet-worker-{task.worker}", daemon=daemon
     )
     forked = isinstance(target, _Inherited)
-    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden():
+    if ctx.get_start_method() == "forkserver":
+        forkserver.ensure_running()  # not below, or it would bequeath what is blocked there to all it ever starts
+    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden(), _ctrl_c_kept_from_children():
         process.start()
     return process
+
+
+@contextmanager
+def _ctrl_c_kept_from_children() -> Iterator[None]:
+    """A terminal sends Ctrl-C to workers too: those that do not ignore it yet would each print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

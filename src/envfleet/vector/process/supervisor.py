@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.process import BaseProcess
 from typing import final
 
@@ -19,16 +19,20 @@ from envfleet.errors import FleetError, WorkerDiedError, WorkerError, WorkerStuc
 from envfleet.vector.failures import Failure, as_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.process import protocol
+from envfleet.vector.process.arrivals import Answer, Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew, LostWorker
 from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import usable_cores
+from envfleet.vector.process.legacy import Legacy
 from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import Berth
-from envfleet.vector.restarts import RestartBudget
+from envfleet.vector.rebuilding import Replay
+from envfleet.vector.replays import Replays
+from envfleet.vector.restarts import Care, RestartBudget
 from envfleet.vector.share import ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -41,10 +45,10 @@ class Supervisor:
     """
 
     def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
-        self._tasks = list(tasks)
-        self._bounds = [(task.first_index, task.first_index + len(task.env_fns)) for task in tasks]
-        self._budgets = [RestartBudget(task.care) for task in tasks]
-        self._seeds: list[list[int | None]] = [[None] * len(task.env_fns) for task in tasks]
+        self._legacy = Legacy(tasks)
+        self._bounds = self._legacy.bounds
+        self._care = tasks[0].care if tasks else Care()
+        self._budgets = [RestartBudget(self._care) for _ in tasks]
         self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
         self._order: Order = StepOrder()
@@ -53,6 +57,7 @@ class Supervisor:
         self._inbox: tuple[int, list[bytes | None]] = (0, [])
         self._crew = Crew(context, tasks, daemon)
         self._silence: Sequence[Report | None] = [None] * len(tasks)
+        self._arrivals = Arrivals(self._crew, self._care.start_timeout)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -63,17 +68,12 @@ class Supervisor:
 
     def faces(self) -> list[EnvFace]:
         """Waits until all environments are made and returns what they show, in order."""
-        answers = []
-        for worker in range(len(self._crew)):
-            try:
-                answers.append(pickle.loads(self._crew.receive(worker)))
-            except LostWorker as lost:
-                note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
-                raise self._error(lost, note) from None
-        for worker, answer in enumerate(answers):
-            if isinstance(answer, Failure):
-                raise as_error(answer, worker)
-        return [face for faces in answers for face in faces]
+        try:
+            answers = self._arrivals.answers(range(len(self._crew)))
+        except LostWorker as lost:
+            note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
+            raise self._error(lost, note) from None
+        return [face for worker, answer in enumerate(answers) for face in _unless_failed(answer, worker)]
 
     def create_block(self, size: int) -> npt.NDArray[np.uint8]:
         """The memory to share; its descriptor is kept, also for those that have to take another's place."""
@@ -81,12 +81,18 @@ class Supervisor:
             memory, self._descriptor = create_block(size)
         return memory
 
-    def hand_out(self, spaces: FleetSpaces, control: npt.NDArray[np.uint8], progress: npt.NDArray[np.uint64]) -> None:
-        """Gives every worker the block."""
+    def hand_out(
+        self,
+        spaces: FleetSpaces,
+        control: npt.NDArray[np.uint8],
+        progress: npt.NDArray[np.uint64],
+        replays: Replays | None,
+    ) -> None:
+        """Gives every worker the block. ``replays`` keeps what environments can be rebuilt from, if they can be."""
+        self._legacy.replays = replays
         self._mailroom = _core.Mailroom(control, len(self._crew), spaces.num_envs, create=True)
-        step_timeout = self._tasks[0].care.step_timeout if self._tasks else None
-        self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, step_timeout)
-        self._tickets = Tickets(self._crew, self._mailroom, self._watch, self._bounds)
+        self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, self._care)
+        self._tickets = Tickets(self._crew, self._mailroom, self._watch, self._bounds, replays)
         patience = worker_patience(len(self._crew), usable_cores())
         self._berth = dumps_by_value(Berth(spaces, len(self._crew), patience))
         for worker, (first, last) in enumerate(self._bounds):
@@ -123,7 +129,7 @@ class Supervisor:
         with signals_blocked():  # a worker that was told of an order must get it
             self._order = order
             if isinstance(order, ResetOrder):
-                self._note_seeds(order)
+                self._legacy.note_resets(order)
             # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, len(self._crew), protocol.ORDER)
             for worker, payload in enumerate(payloads):
@@ -142,18 +148,25 @@ class Supervisor:
             try:
                 self._watch.wait(mailroom.wait_done, self._unfinished, timeout)
                 if not self._excuses and mailroom.is_silent(protocol.ALL_IN_BLOCK):
-                    self._collected_turns = mailroom.turns()
+                    self._end_turn()
                     return self._silence
                 payloads = self._read_answers()
                 break
             except LostWorker as lost:
                 self._replace(lost)
                 self._go_on_with_turn(lost)
-        self._collected_turns = mailroom.turns()
+        self._end_turn()
         excuses, self._excuses = self._excuses, {}
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         reports = [self._report(worker, payload) for worker, payload in enumerate(payloads)]
         return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+
+    def _end_turn(self) -> None:
+        assert self._mailroom is not None
+        turns = self._mailroom.turns()
+        if turns != self._collected_turns:
+            self._legacy.note_turn(self._order)
+            self._collected_turns = turns
 
     def _read_answers(self) -> list[bytes | None]:
         assert self._mailroom is not None
@@ -182,16 +195,21 @@ class Supervisor:
 
     # -- tickets: single environments -----------------------------------------------------------------
 
-    def send(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> None:
-        """Has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+    def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
+        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
         self._check_ours()
-        self._tickets.send_steps(rows, loose_actions)
+        return self._tickets.steps(rows, loose_actions)
 
-    def send_resets(self, order: ResetOrder) -> None:
-        """Has all environments reset, each as soon as its worker comes to it."""
+    def resets(self, order: ResetOrder) -> Callable[[], None]:
+        """What has all environments reset, each as soon as its worker comes to it."""
         self._check_ours()
-        self._note_seeds(order)
-        self._tickets.send_resets(order)
+        send = self._tickets.resets(order)
+
+        def note_and_send() -> None:
+            self._legacy.note_resets(order)
+            send()
+
+        return note_and_send
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
@@ -211,6 +229,7 @@ class Supervisor:
         while self._tickets.workers_out():
             self.receive(1, None)
             self._tickets.forget()
+        self._tickets.forget_resets()
 
     # -- lost workers ---------------------------------------------------------------------------------
 
@@ -221,7 +240,8 @@ class Supervisor:
         self._tickets.forget()
         for worker in range(len(self._crew)):
             if not self._crew.is_alive(worker):
-                self._start_again(self._crew.lost(worker))
+                self._start_again(self._crew.lost(worker), {})
+                self._legacy.forget(worker)
                 self._excuses[worker] = Report()
         self.discard()
         self._excuses.clear()
@@ -229,30 +249,41 @@ class Supervisor:
     def _replace(self, lost: LostWorker) -> None:
         """Starts a worker in place of a lost one, if restarts are wanted, and gives it the tickets that were lost."""
         worker = lost.worker
-        if not self._tasks[worker].care.restart:
-            raise self._error(lost) from None
-        if not self._budgets[worker].spend():
-            raise self._error(lost, self._budgets[worker].exhausted_text) from None
+        self._check_may_replace(lost)
         self._crew.end_one(worker)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
-        self._start_again(lost)
+        at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
+        self._start_again(lost, self._legacy.replays_for(worker, self._watch, at_work))
         self._tickets.send_again(tickets)
 
-    def _start_again(self, lost: LostWorker) -> None:
+    def _check_may_replace(self, lost: LostWorker, since: float = math.inf) -> None:
+        """Raises what became of a lost worker, unless it may be replaced; counts that it is."""
+        if not self._care.restart:
+            raise self._error(lost) from None
+        budget = self._budgets[lost.worker]
+        if not budget.spend(since):
+            raise self._error(lost, budget.exhausted_text) from None
+
+    def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
+        """Starts a worker in place of a lost one; one that is lost before it can work is replaced in turn."""
+        begin = time.monotonic()
+        while True:
+            try:
+                self._start_once(lost, replays)
+                return
+            except LostWorker as again:
+                lost = again
+                self._check_may_replace(lost, begin)
+
+    def _start_once(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
         assert self._mailroom is not None
         worker = lost.worker
-        cause = f"worker {worker} {lost.cause}"
-        task = replace(self._tasks[worker], seeds=self._seeds[worker], cause=cause)
         try:
-            self._crew.replace(worker, task)
+            self._crew.replace(worker, self._legacy.task(worker, f"worker {worker} {lost.cause}", replays))
             self._mailroom.clear(worker)
-            answer = pickle.loads(self._crew.receive(worker))
-            if isinstance(answer, Failure):
-                raise as_error(answer, worker)
+            _unless_failed(self._arrivals.answers([worker])[0], worker)
             self._settle(worker)
-        except LostWorker as again:
-            self._replace(again)
         except BaseException:
             self._crew.end_one(worker)  # one that was not told where to work is no worker
             raise
@@ -302,12 +333,6 @@ class Supervisor:
                 return worker
         return None
 
-    def _note_seeds(self, order: ResetOrder) -> None:
-        for seeds, (first, _) in zip(self._seeds, self._bounds, strict=True):
-            for row in range(len(seeds)):
-                if order.mask[first + row] and order.seeds[first + row] is not None:
-                    seeds[row] = order.seeds[first + row]
-
     def _check_ours(self) -> None:
         if not self._crew.is_ours:
             raise FleetError(
@@ -344,3 +369,9 @@ class Supervisor:
         for worker in set(range(len(self._crew))) - set(self._unfinished()):
             if self._crew.is_alive(worker):
                 mailroom.post(worker, worker + 1, protocol.CLOSE)
+
+
+def _unless_failed(answer: Answer, worker: int) -> list[EnvFace]:
+    if isinstance(answer, Failure):
+        raise as_error(answer, worker)
+    return answer

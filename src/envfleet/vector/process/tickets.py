@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias, final
 
 import numpy as np
@@ -20,6 +21,7 @@ from envfleet.vector.process.crew import Crew, LostWorker
 from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.watch import Watch
+from envfleet.vector.replays import Replays
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
@@ -31,29 +33,41 @@ _NO_RESULT = 255
 class Tickets:
     """The caller's side of the rings in the mailroom. ``bounds`` are the environments of each worker."""
 
-    def __init__(self, crew: Crew, mailroom: _core.Mailroom, watch: Watch, bounds: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        mailroom: _core.Mailroom,
+        watch: Watch,
+        bounds: Sequence[tuple[int, int]],
+        replays: Replays | None,
+    ) -> None:
         self._crew, self._mailroom, self._watch, self._bounds = crew, mailroom, watch, bounds
-        self._resets: ResetOrder | None = None
+        self._replays = replays
+        self._reset_parcels: dict[int, bytes] = {}
         self._backlog: deque[tuple[int, bytes | None]] = deque()
         num_envs = bounds[-1][1] if bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
         self._unheard: set[int] = set()
 
-    def send_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> None:
-        """Has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
-        if not loose_actions:
-            self._mailroom.send(rows, protocol.STEP_ROW)
-            return
-        parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
-        self._send_parcels(rows, protocol.STEP_ROW_WITH_PARCEL, parcels)
+    # Both pack first: what cannot be packed must change nothing, and only what they return sends.
 
-    def send_resets(self, order: ResetOrder, rows: Rows | None = None) -> None:
-        """Has all environments (or some of them) reset, each as soon as its worker comes to it."""
-        if rows is None:
-            rows = np.arange(self._bounds[0][0], self._bounds[-1][1])
-        parcels = [dumps_by_value((order.seeds[row], order.options[row])) for row in rows]
-        self._resets = order
-        self._send_parcels(rows, protocol.RESET_ROW, parcels)
+    def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
+        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        if not loose_actions:
+            return partial(self._mailroom.send, rows, protocol.STEP_ROW)
+        parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
+        return partial(self._send_parcels, rows, protocol.STEP_ROW_WITH_PARCEL, parcels)
+
+    def resets(self, order: ResetOrder) -> Callable[[], None]:
+        """What has all environments reset, each as soon as its worker comes to it."""
+        rows = np.arange(self._bounds[0][0], self._bounds[-1][1])
+        parcels = [dumps_by_value((order.seeds[row], order.options[row])) for row in rows.tolist()]
+
+        def send() -> None:
+            self._reset_parcels = dict(zip(rows.tolist(), parcels, strict=True))
+            self._send_parcels(rows, protocol.RESET_ROW, parcels)
+
+        return send
 
     def _send_parcels(self, rows: Rows, kind: int, parcels: Sequence[bytes]) -> None:
         with signals_blocked():  # a worker that was given a ticket must get what belongs to it
@@ -89,8 +103,12 @@ class Tickets:
         self._take_over()
 
     def _take_over(self) -> None:
+        places = np.flatnonzero(self._statuses != _NO_RESULT)
+        if not len(places):
+            return
+        rows = self._collected[places]
         # Each result is marked as taken over together with its message: an interruption must not part them.
-        for place in np.flatnonzero(self._statuses != _NO_RESULT).tolist():
+        for place in places.tolist():
             row, status = int(self._collected[place]), self._statuses[place]
             if status != protocol.REPORT_FOLLOWS:
                 self._backlog.append((row, None))
@@ -106,17 +124,21 @@ class Tickets:
             with signals_blocked():
                 self._backlog.append((row, self._crew.pop_message(worker)))
                 self._statuses[place] = _NO_RESULT
+        self._note([row for row in rows.tolist() if row not in self._unheard])
+
+    def _note(self, rows: Sequence[int]) -> None:
+        for row in rows if self._reset_parcels else ():
+            self._reset_parcels.pop(row, None)
+        if self._replays is not None:
+            self._replays.note(np.array(rows, np.intp))
 
     def lost_by(self, worker: int) -> list[tuple[int, int]]:
         """The tickets ``(row, kind)`` that a dead worker leaves undone; all its results must be collected before."""
-        lost = [(row, protocol.STEP_ROW) for row in sorted(self._unheard) if self._worker_of(row) == worker]
-        self._unheard -= {row for row, _ in lost}
-        for row in range(*self._bounds[worker]):
-            kind = self._mailroom.kind_out(row)
-            if kind is not None:
-                # Actions are forgotten: an environment that was made again has none to take.
-                lost.append((row, protocol.RESET_ROW if kind == protocol.RESET_ROW else protocol.STEP_ROW))
-        return lost
+        rows = range(*self._bounds[worker])
+        lost = [row for row in rows if row in self._unheard or self._mailroom.kind_out(row) is not None]
+        self._unheard -= set(lost)
+        # What came with an action is forgotten: an environment that was made again takes none.
+        return [(row, protocol.RESET_ROW if row in self._reset_parcels else protocol.STEP_ROW) for row in lost]
 
     def send_again(self, lost: Sequence[tuple[int, int]]) -> None:
         """Gives what ``lost_by`` found to the worker that took the dead one's place."""
@@ -125,8 +147,8 @@ class Tickets:
         if steps:
             self._mailroom.send(np.array(steps, np.intp), protocol.STEP_ROW)
         if resets:
-            assert self._resets is not None
-            self.send_resets(self._resets, np.array(resets, np.intp))
+            parcels = [self._reset_parcels[row] for row in resets]
+            self._send_parcels(np.array(resets, np.intp), protocol.RESET_ROW, parcels)
 
     def workers_out(self) -> list[int]:
         """The workers that have something to do."""
@@ -138,6 +160,10 @@ class Tickets:
         """Drops the results that nobody took."""
         self._backlog.clear()
         self._unheard.clear()
+
+    def forget_resets(self) -> None:
+        """To be called when nothing is out: no reset will have to be sent again."""
+        self._reset_parcels.clear()
 
     def _worker_of(self, row: int) -> int:
         return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1

@@ -17,11 +17,10 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew, LostWorker
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
+from envfleet.vector.restarts import Care
+from envfleet.vector.share import Activity
 
 _Sign: TypeAlias = tuple[int, tuple[int, int]]
-
-STUCK_WARNING_AFTER = 60.0
-"""Seconds without a sign of life after which the user is told, if no step_timeout says what to do."""
 
 
 @final
@@ -29,8 +28,10 @@ class Watch:
     """Looks at workers that have something to do.
 
     Args:
-        progress: uint64 (num_envs, ...); each worker counts in the first cell of its first row, see ``_core.Progress``.
+        progress: uint64 (num_envs, ...); each worker counts in the first cell of its first row, see ``_core.Progress``,
+            and says in the second what it is doing, see ``Activity``.
         bounds: The environments ``(first, last + 1)`` of each worker.
+        care: How long they may take.
     """
 
     def __init__(
@@ -39,10 +40,10 @@ class Watch:
         mailroom: _core.Mailroom,
         progress: npt.NDArray[np.uint64],
         bounds: list[tuple[int, int]],
-        step_timeout: float | None,
+        care: Care,
     ) -> None:
         self._crew, self._mailroom, self._progress, self._bounds = crew, mailroom, progress, bounds
-        self._step_timeout = step_timeout
+        self._care = care
         self._patience = CallerPatience(len(crew), usable_cores())
         self._last_look = 0.0
         self._seen: dict[int, tuple[_Sign, float]] = {}
@@ -92,28 +93,40 @@ class Watch:
         if sign != seen:
             self._seen[worker] = sign, now
             return
-        if self._step_timeout is not None and now - since > self._step_timeout:
+        limit, name = self._limit(worker)
+        if limit is not None and now - since > limit:
             self._crew.end_one(worker)
             del self._seen[worker]
             what = (
-                f"environment {self.env_of(worker)} had not finished" if self._is_at_work(worker) else "it did nothing"
+                f"environment {self.env_of(worker)} had not finished" if self.is_at_work(worker) else "it did nothing"
             )
-            raise LostWorker(worker, f"was ended: {what} after {self._step_timeout:g} s (step_timeout)", is_stuck=True)
-        if self._step_timeout is None and now - since > STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
+            raise LostWorker(worker, f"was ended: {what} after {limit:g} s ({name})", is_stuck=True)
+        if limit is None and now - since > protocol.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
             self._warned[worker] = sign
             warnings.warn(
                 f"Environment {self.env_of(worker)} (worker {worker}, pid {self._crew.processes[worker].pid}) has not "
-                f"finished for {now - since:.0f} s. Pass step_timeout=seconds to have stuck environments ended.",
+                f"finished for {now - since:.0f} s. Pass {name}=seconds to have stuck environments ended.",
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+    def _limit(self, worker: int) -> tuple[float | None, str]:
+        """The seconds that what a worker is at may take, and the name of the argument that says so."""
+        if self.activity_of(worker) == Activity.MAKING:
+            return self._care.start_timeout, "start_timeout"
+        return self._care.step_timeout, "step_timeout"
+
+    def activity_of(self, worker: int) -> Activity:
+        """What a worker is doing, or was when it died."""
+        return Activity(int(self._progress[self._bounds[worker][0], 1]))
 
     def env_of(self, worker: int) -> int:
         """The environment a worker is at, or was when it died; its last one if it was at none."""
         first, last = self._bounds[worker]
         return min(first + self._row(worker), last - 1)
 
-    def _is_at_work(self, worker: int) -> bool:
+    def is_at_work(self, worker: int) -> bool:
+        """Whether a worker is at some environment, or was when it died."""
         first, last = self._bounds[worker]
         return self._row(worker) < last - first
 
@@ -124,4 +137,4 @@ class Watch:
         return int(self._progress[self._bounds[worker][0], 0])
 
     def _doing(self, worker: int) -> str:
-        return f" while environment {self.env_of(worker)} was at work" if self._is_at_work(worker) else ""
+        return f" while environment {self.env_of(worker)} was at work" if self.is_at_work(worker) else ""

@@ -56,10 +56,15 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     gc.freeze()
     # Ctrl-C reaches the whole process group; the caller decides what it means and ends us if need be.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see launch.py: it was blocked until now
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _core.exit_with_process(task.caller_pid)
     _seed_global_generators(task.seed)
-    envs, failure = build_envs(task.shard.env_fns, task.shard.first_index)
+    envs, failure = build_envs(
+        task.shard.env_fns,
+        task.shard.first_index,
+        lambda index: connection.send_bytes(dumps(protocol.Making(index))),
+    )
     if failure is not None:
         connection.send_bytes(dump_failure(failure))
         return
@@ -108,6 +113,7 @@ class _Worker:
 
     def serve(self) -> None:
         """Takes turns until told to end."""
+        self._shard.rebuild()
         take, worker, patience = self._mailroom.take, self._worker, self._patience
         while True:
             command = take(worker, protocol.FOREVER, patience.pause, patience.yield_)

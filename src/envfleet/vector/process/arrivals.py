@@ -1,0 +1,87 @@
+"""Waiting for workers that make their environments: told when it takes long, ended when it takes too long."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from envfleet.vector.failures import Failure
+from envfleet.vector.process import protocol
+from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.spaces import EnvFace
+
+Answer: TypeAlias = "list[EnvFace] | Failure"
+
+
+@dataclass
+class _Start:
+    """What a worker has been at, and since when."""
+
+    since: float
+    env_index: int | None = None
+    warned: bool = False
+
+    @property
+    def doing(self) -> str:
+        return (
+            "it had not begun to make its environments"
+            if self.env_index is None
+            else f"environment {self.env_index} was still being made"
+        )
+
+
+@final
+class Arrivals:
+    """Each worker says which environment it makes, and in the end what they show, or why there are none.
+
+    Args:
+        crew: The workers.
+        start_timeout: Seconds that a worker may take to begin, and then for each environment; None sets no limit.
+    """
+
+    def __init__(self, crew: Crew, start_timeout: float | None) -> None:
+        self._crew, self._start_timeout = crew, start_timeout
+
+    def answers(self, workers: Iterable[int]) -> list[Answer]:
+        """What these workers say in the end, in order.
+
+        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        """
+        wanted = list(workers)
+        starts = {worker: _Start(time.monotonic()) for worker in wanted}
+        answers: dict[int, Answer] = {}
+        while starts:
+            self._crew.await_words(list(starts), protocol.WATCH_INTERVAL)
+            for worker in list(starts):
+                self._hear(worker, starts, answers)
+        return [answers[worker] for worker in wanted]
+
+    def _hear(self, worker: int, starts: dict[int, _Start], answers: dict[int, Answer]) -> None:
+        while (message := self._crew.hear(worker)) is not None:
+            word = pickle.loads(message)
+            if not isinstance(word, protocol.Making):
+                answers[worker] = word
+                del starts[worker]
+                return
+            starts[worker] = _Start(time.monotonic(), word.env_index)
+        self._look_at(worker, starts[worker])
+
+    def _look_at(self, worker: int, start: _Start) -> None:
+        seconds = time.monotonic() - start.since
+        if self._start_timeout is not None and seconds > self._start_timeout:
+            self._crew.end_one(worker)
+            cause = f"was ended: {start.doing} after {self._start_timeout:g} s (start_timeout)"
+            raise LostWorker(worker, cause, is_stuck=True)
+        if seconds > protocol.STUCK_WARNING_AFTER and not start.warned:
+            start.warned = True
+            limit = "for ever" if self._start_timeout is None else f"up to {self._start_timeout:g} s"
+            warnings.warn(
+                f"Worker {worker} (pid {self._crew.processes[worker].pid}) is slow to start: {start.doing} after "
+                f"{seconds:.0f} s. It is waited for {limit} (start_timeout).",
+                RuntimeWarning,
+                stacklevel=2,
+            )

@@ -1,0 +1,97 @@
+"""What environments have gone through since their last reset, kept by the caller.
+
+A lost process takes all of its environments along, the innocent too. Those are rebuilt in the new one: begun again as
+they were, and given the same actions again. One that shows what it had shown last goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet.vector.buffers import Array
+from envfleet.vector.orders import Options
+from envfleet.vector.rebuilding import Replay
+from envfleet.vector.share import ShardRows
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_ROOM = 32 * 2**20
+"""Bytes for the actions of all environments. Only what is written takes memory."""
+
+_LONGEST = 20_000
+"""Steps, beyond which a replay would keep everybody waiting for too long."""
+
+_ALL = slice(None)
+
+
+@final
+class Replays:
+    """The log of all environments of a fleet.
+
+    Args:
+        block: The rows of all environments.
+        last_shown: For an environment the arrays of the observation that the user was given last.
+    """
+
+    def __init__(self, block: ShardRows, last_shown: Callable[[int], Sequence[Array]]) -> None:
+        self._block, self._last_shown = block, last_shown
+        num_envs = len(block.rewards)
+        a_step = sum(array.nbytes for array in block.action_arrays)
+        self._room = min(_LONGEST, _ROOM // max(a_step, 1))
+        self._actions = [np.empty((num_envs, self._room + 1, *a.shape[1:]), a.dtype) for a in block.action_arrays]
+        # As long as the room is, nothing is known: an episode was too long, or something else cannot be repeated.
+        self._lengths = np.full(num_envs, self._room, np.intp)
+        self._episodes = np.zeros(num_envs, np.uint64)
+        self._ended = np.zeros(num_envs, np.bool_)
+        self._everyone = np.arange(num_envs)
+        self._options: dict[int, Options] = {}
+        self._options_to_come: dict[int, Options] = {}
+
+    def expect_resets(self, options: Mapping[int, Options]) -> None:
+        """These environments were asked to reset."""
+        self._options_to_come.update(options)
+
+    def note(self, rows: Rows | slice = _ALL) -> None:
+        """These environments have done what they were asked for; the block shows what came of it."""
+        block, lengths = self._block, self._lengths
+        for log, actions in zip(self._actions, block.action_arrays, strict=True):
+            log[self._everyone[rows], lengths[rows]] = actions[rows]
+        lengths[rows] = np.minimum(lengths[rows] + 1, self._room)
+        self._ended[rows] = block.terminated[rows] | block.truncated[rows]
+        begun = block.episodes[rows] != self._episodes[rows]
+        if begun.any():
+            self._begin(self._everyone[rows][begun])
+        restarted = block.restarted[rows]
+        if restarted.any():
+            self.forget(self._everyone[rows][restarted])
+
+    def _begin(self, rows: Rows) -> None:
+        self._episodes[rows] = self._block.episodes[rows]
+        self._lengths[rows] = 0
+        for row in rows.tolist():
+            self._options[row] = self._options_to_come.pop(row, None)
+
+    def forget(self, rows: Any) -> None:
+        """These cannot be rebuilt, until they begin another episode."""
+        self._lengths[rows] = self._room
+
+    def of(self, row: int, *, is_at_work: bool) -> Replay | None:
+        """What brings an environment back to where it is, or was before it was set to work; None if that is unknown.
+
+        One that is at work may have overwritten what it had shown.
+        """
+        length = int(self._lengths[row])
+        if length >= self._room or self._block.touched[row]:
+            return None
+        shown = self._last_shown(row) if is_at_work else [array[row].copy() for array in self._block.observation_arrays]
+        return Replay(
+            int(self._episodes[row]),
+            self._options.get(row),
+            [log[row, :length].copy() for log in self._actions],
+            bool(self._ended[row]),
+            shown,
+        )
