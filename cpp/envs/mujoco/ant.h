@@ -13,7 +13,12 @@
 
 namespace envfleet {
 
-struct Ant {
+struct AntStep {
+    double x_velocity, y_velocity, forward, survive, contact;
+    float control;
+};
+
+struct Ant : MujocoEnv<AntStep> {
     struct Params : MujocoParams {
         double forward_reward_weight = 1;
         double ctrl_cost_weight = 0.5;
@@ -34,13 +39,6 @@ struct Ant {
             require(main_body >= 0 && main_body < bodies, "a main body that the model has");
         }
     };
-    struct LastStep {
-        double x_velocity, y_velocity, forward, survive, contact;
-        float control;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::normal, p.reset_noise_scale, rng);
@@ -137,10 +135,6 @@ struct Ant {
             field("_include_cfrc_ext_in_observation", &Params::include_cfrc_ext),
             field("whole_healthy_reward", &Params::whole_healthy_reward));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

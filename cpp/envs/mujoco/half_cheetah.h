@@ -13,7 +13,12 @@
 
 namespace envfleet {
 
-struct HalfCheetah {
+struct HalfCheetahStep {
+    double x_velocity, forward;
+    float control;
+};
+
+struct HalfCheetah : MujocoEnv<HalfCheetahStep> {
     struct Params : MujocoParams {
         double forward_reward_weight = 1;
         double ctrl_cost_weight = 0.1;
@@ -22,13 +27,6 @@ struct HalfCheetah {
 
         void prepare() const { require(!simulation.qpos.empty(), "a model that has a position"); }
     };
-    struct LastStep {
-        double x_velocity, forward;
-        float control;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::normal, p.reset_noise_scale, rng);
@@ -79,10 +77,6 @@ struct HalfCheetah {
         return MujocoParams::constants(field("_exclude_current_positions_from_observation",
                                              &Params::exclude_current_positions));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

@@ -15,7 +15,11 @@
 
 namespace envfleet {
 
-struct Humanoid {
+struct HumanoidStep {
+    double x_velocity, y_velocity, forward, survive, control, contact;
+};
+
+struct Humanoid : MujocoEnv<HumanoidStep> {
     struct Params : HumanoidParams {
         double forward_reward_weight = 1.25;
         double ctrl_cost_weight = 0.1;
@@ -33,12 +37,6 @@ struct Humanoid {
             require(body_mass.size() == simulation.num_bodies(), "a mass for every body");
         }
     };
-    struct LastStep {
-        double x_velocity, y_velocity, forward, survive, control, contact;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::uniform, p.reset_noise_scale, rng);
@@ -131,10 +129,6 @@ struct Humanoid {
             field("body_mass", &Params::body_mass),
             field("whole_healthy_reward", &Params::whole_healthy_reward));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

@@ -15,7 +15,11 @@
 
 namespace envfleet {
 
-struct HumanoidStandup {
+struct HumanoidStandupStep {
+    double up, control, impact;
+};
+
+struct HumanoidStandup : MujocoEnv<HumanoidStandupStep> {
     struct Params : HumanoidParams {
         double uph_cost_weight = 1;  // which Gymnasium takes and does not use
         double ctrl_cost_weight = 0.1;
@@ -23,12 +27,6 @@ struct HumanoidStandup {
         std::array<double, 2> impact_cost_range = {-std::numeric_limits<double>::infinity(), 10.0};
         double reset_noise_scale = 0.01;
     };
-    struct LastStep {
-        double up, control, impact;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::uniform, p.reset_noise_scale, rng);
@@ -85,10 +83,6 @@ struct HumanoidStandup {
                                         field("_reset_noise_scale", &Params::reset_noise_scale));
     }
     static auto constants() { return HumanoidParams::constants(); }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

@@ -13,7 +13,11 @@
 
 namespace envfleet {
 
-struct InvertedDoublePendulum {
+struct InvertedDoublePendulumStep {
+    double survive, distance_penalty, velocity_penalty;
+};
+
+struct InvertedDoublePendulum : MujocoEnv<InvertedDoublePendulumStep> {
     struct Params : MujocoParams {
         double healthy_reward = 10;
         double reset_noise_scale = 0.1;
@@ -24,12 +28,6 @@ struct InvertedDoublePendulum {
             require(fits && simulation.site_xpos.size() >= 3, "a model of three joints and a site");
         }
     };
-    struct LastStep {
-        double survive, distance_penalty, velocity_penalty;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::normal, p.reset_noise_scale, rng);
@@ -78,10 +76,6 @@ struct InvertedDoublePendulum {
         return MujocoParams::constants(
             field("whole_healthy_reward", &Params::whole_healthy_reward));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

@@ -13,7 +13,11 @@
 
 namespace envfleet {
 
-struct InvertedPendulum {
+struct InvertedPendulumStep {
+    int64_t survive;
+};
+
+struct InvertedPendulum : MujocoEnv<InvertedPendulumStep> {
     struct Params : MujocoParams {
         double reset_noise_scale = 0.01;
 
@@ -22,12 +26,6 @@ struct InvertedPendulum {
             require(simulation.qpos.size() >= 2 && state == 4, "a model of two joints");
         }
     };
-    struct LastStep {
-        int64_t survive;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::uniform, p.reset_noise_scale, rng);
@@ -60,10 +58,6 @@ struct InvertedPendulum {
         return MujocoParams::parameters(field("_reset_noise_scale", &Params::reset_noise_scale));
     }
     static auto constants() { return MujocoParams::constants(); }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

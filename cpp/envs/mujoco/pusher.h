@@ -14,7 +14,12 @@
 
 namespace envfleet {
 
-struct Pusher {
+struct PusherStep {
+    double near, distance;
+    float control;
+};
+
+struct Pusher : MujocoEnv<PusherStep> {
     struct Params : MujocoParams {
         double reward_near_weight = 0.5;
         double reward_dist_weight = 1;
@@ -28,13 +33,6 @@ struct Pusher {
             require(fits, "a model of at least seven joints");
         }
     };
-    struct LastStep {
-        double near, distance;
-        float control;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State& s, Rng& rng, const Params& p) {
         const Simulation& sim = s.simulation;
@@ -103,10 +101,6 @@ struct Pusher {
                                        field("object", &Params::object),
                                        field("goal", &Params::goal));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

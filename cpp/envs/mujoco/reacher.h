@@ -14,7 +14,12 @@
 
 namespace envfleet {
 
-struct Reacher {
+struct ReacherStep {
+    double distance;
+    float control;
+};
+
+struct Reacher : MujocoEnv<ReacherStep> {
     struct Params : MujocoParams {
         double reward_dist_weight = 1;
         double reward_control_weight = 1;
@@ -26,13 +31,6 @@ struct Reacher {
             require(fits, "a model of two joints and a target with two");
         }
     };
-    struct LastStep {
-        double distance;
-        float control;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State& s, Rng& rng, const Params& p) {
         const Simulation& sim = s.simulation;
@@ -89,10 +87,6 @@ struct Reacher {
         return MujocoParams::constants(field("fingertip", &Params::fingertip),
                                        field("target", &Params::target));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet

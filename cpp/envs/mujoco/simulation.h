@@ -141,46 +141,53 @@ inline void start_episode(const MujocoParams& p, Noise of_velocities, double sca
     sim.settle();
 }
 
-// -- snapshots
-// -------------------------------------------------------------------------------------
+// -- an environment
+// --------------------------------------------------------------------------------
 
-// The state of the physics, the arrays that environments read (after a step they are of a moment
-// before, so they do not follow from the state), and what the environment itself remembers.
-template <class LastStep>
-std::vector<std::byte> save_simulation(const MujocoState<LastStep>& s) {
-    static_assert(std::is_trivially_copyable_v<LastStep>);
-    const Simulation& sim = s.simulation;
-    const int parts = mujoco.whole_state;
-    std::vector<double> state(static_cast<size_t>(mujoco.state_size(sim.model, parts)));
-    mujoco.get_state(sim.model, sim.data, state.data(), parts);
-    for (const auto& [name, array] : Simulation::arrays()) {
-        state.insert(state.end(), (sim.*array).begin(), (sim.*array).end());
-    }
-    const auto numbers = std::as_bytes(std::span(state));
-    std::vector<std::byte> bytes(numbers.begin(), numbers.end());
-    append(bytes, s.last);
-    return bytes;
-}
+// What all of them share, whatever they remember of their last step.
+template <class LastStep_>
+struct MujocoEnv {
+    using LastStep = LastStep_;
+    using State = MujocoState<LastStep>;
+    using Action = const float*;
+    static size_t action_size(const MujocoParams& p) { return p.simulation.ctrl.size(); }
+    static auto variables() { return std::tuple(); }
 
-template <class LastStep>
-void load_simulation(MujocoState<LastStep>& s, std::span<const std::byte> bytes) {
-    const Simulation& sim = s.simulation;
-    const int parts = mujoco.whole_state;
-    const auto size = static_cast<size_t>(mujoco.state_size(sim.model, parts));
-    size_t expected = size;
-    for (const auto& [name, array] : Simulation::arrays()) expected += (sim.*array).size();
-    if (bytes.size() != expected * sizeof(double) + sizeof s.last) {
-        throw std::invalid_argument("no snapshot of an environment with this model");
+    // A snapshot: the state of the physics, the arrays that environments read (after a step they
+    // are of a moment before, so they do not follow from the state), and the last step.
+    static std::vector<std::byte> save(const State& s) {
+        static_assert(std::is_trivially_copyable_v<LastStep>);
+        const Simulation& sim = s.simulation;
+        const int parts = mujoco.whole_state;
+        std::vector<double> state(static_cast<size_t>(mujoco.state_size(sim.model, parts)));
+        mujoco.get_state(sim.model, sim.data, state.data(), parts);
+        for (const auto& [name, array] : Simulation::arrays()) {
+            state.insert(state.end(), (sim.*array).begin(), (sim.*array).end());
+        }
+        const auto numbers = std::as_bytes(std::span(state));
+        std::vector<std::byte> bytes(numbers.begin(), numbers.end());
+        append(bytes, s.last);
+        return bytes;
     }
-    std::vector<double> numbers(expected);
-    std::memcpy(numbers.data(), bytes.data(), expected * sizeof(double));
-    mujoco.set_state(sim.model, sim.data, numbers.data(), parts);
-    const double* next = numbers.data() + size;
-    for (const auto& [name, array] : Simulation::arrays()) {
-        std::copy_n(next, (sim.*array).size(), (sim.*array).begin());
-        next += (sim.*array).size();
+    static void load(State& s, std::span<const std::byte> bytes) {
+        const Simulation& sim = s.simulation;
+        const int parts = mujoco.whole_state;
+        const auto size = static_cast<size_t>(mujoco.state_size(sim.model, parts));
+        size_t expected = size;
+        for (const auto& [name, array] : Simulation::arrays()) expected += (sim.*array).size();
+        if (bytes.size() != expected * sizeof(double) + sizeof s.last) {
+            throw std::invalid_argument("no snapshot of an environment with this model");
+        }
+        std::vector<double> numbers(expected);
+        std::memcpy(numbers.data(), bytes.data(), expected * sizeof(double));
+        mujoco.set_state(sim.model, sim.data, numbers.data(), parts);
+        const double* next = numbers.data() + size;
+        for (const auto& [name, array] : Simulation::arrays()) {
+            std::copy_n(next, (sim.*array).size(), (sim.*array).begin());
+            next += (sim.*array).size();
+        }
+        take(bytes.data() + expected * sizeof(double), s.last);
     }
-    take(bytes.data() + expected * sizeof(double), s.last);
-}
+};
 
 }  // namespace envfleet

@@ -13,7 +13,12 @@
 
 namespace envfleet {
 
-struct Swimmer {
+struct SwimmerStep {
+    double x_velocity, y_velocity, forward;
+    float control;
+};
+
+struct Swimmer : MujocoEnv<SwimmerStep> {
     struct Params : MujocoParams {
         double forward_reward_weight = 1;
         double ctrl_cost_weight = 1e-4;
@@ -24,13 +29,6 @@ struct Swimmer {
             require(simulation.qpos.size() >= 2, "a model with at least two positions");
         }
     };
-    struct LastStep {
-        double x_velocity, y_velocity, forward;
-        float control;
-    };
-    using State = MujocoState<LastStep>;
-    using Action = const float*;
-    static size_t action_size(const Params& p) { return p.simulation.ctrl.size(); }
 
     static void reset(State&, Rng& rng, const Params& p) {
         start_episode(p, Noise::uniform, p.reset_noise_scale, rng);
@@ -89,10 +87,6 @@ struct Swimmer {
         return MujocoParams::constants(field("_exclude_current_positions_from_observation",
                                              &Params::exclude_current_positions));
     }
-
-    static auto variables() { return std::tuple(); }
-    static std::vector<std::byte> save(const State& s) { return save_simulation(s); }
-    static void load(State& s, std::span<const std::byte> bytes) { load_simulation(s, bytes); }
 };
 
 }  // namespace envfleet
