@@ -33,7 +33,8 @@ def _seeded() -> Iterator[None]:
 
 def learnt(make_env: str | Callable[[], gym.Env[Any, Any]], mode: AutoresetMode, **settings: Any) -> SAC:
     """A learner at the end of its run."""
-    config = SACConfig("a test's", **{"num_envs": 4, "learning_starts": 100, **settings})
+    simple = {"batch_size": 128, "updates_per_step": 1.0, "return_steps": 1, "reward_scale": 1.0}
+    config = SACConfig("a test's", **{"num_envs": 4, "learning_starts": 100, **simple, **settings})
     envs = make_vec(make_env, config.num_envs, "sync", vector_kwargs={"autoreset_mode": mode})
     bounded = BoundedAction(envs)
     learner = SAC(config, Task(bounded.single_observation_space, bounded.single_action_space, config.num_envs, CPU))

@@ -140,6 +140,7 @@ class SACConfig(TrainConfig):
         learning_starts: transitions acted uniformly at random before learning begins.
         updates_per_step: gradient steps a transition collected.
         batch_size: transitions a gradient step.
+        return_steps: steps whose rewards are added up before the critics' estimate takes over.
         actor_lr: Adam's step size for the actor.
         critic_lr: the same for the two critics.
         temperature_lr: the same for the temperature.
@@ -155,10 +156,12 @@ class SACConfig(TrainConfig):
     num_envs: int = 8
     total_steps: int = 300_000
     activation: Literal["tanh", "relu"] = "relu"
+    reward_scale: float = 0.1
     buffer_size: int = 1_000_000
-    learning_starts: int = 5_000
-    updates_per_step: float = 1.0
-    batch_size: int = 128
+    learning_starts: int = 10_000
+    updates_per_step: float = 0.5
+    batch_size: int = 256
+    return_steps: int = 5
     actor_lr: float = 1e-3
     critic_lr: float = 1e-3
     temperature_lr: float = 1e-3
@@ -213,6 +216,7 @@ _AT_LEAST_ONE = (
     "epochs",
     "minibatch_size",
     "batch_size",
+    "return_steps",
     "buffer_size",
 )
 _BACKENDS = ("auto", "native", "sync", "process")

@@ -14,7 +14,17 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
         ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3}),
         ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000}),
-        ("Pendulum-v1", "sac"): MappingProxyType({"total_steps": 20_000}),
+        # Short episodes that never end by themselves, and a reward at every step: nothing to look ahead for.
+        ("Pendulum-v1", "sac"): MappingProxyType(
+            {
+                "total_steps": 20_000,
+                "reward_scale": 1.0,
+                "learning_starts": 5_000,
+                "updates_per_step": 1.0,
+                "batch_size": 128,
+                "return_steps": 1,
+            }
+        ),
     }
 )
 """By environment and algorithm: the settings that differ from the algorithm's defaults."""

@@ -35,8 +35,9 @@ class Transitions:
     Attributes:
         observations: [n, ...].
         actions: float32[n, components].
-        rewards: float32[n].
-        next_observations: [n, ...]; for an episode's last step its final observation.
+        rewards: float32[n]; of several steps, discounted and added up.
+        next_observations: what the last of those steps led to, [n, ...]; for an episode's last its final observation.
+        discounts: gamma to the power of their number, float32[n].
         terminated: whether the episode ended by itself, so that nothing follows, float32[n], 0 or 1. A time limit does
             not count: what would have followed is worth something.
     """
@@ -45,7 +46,18 @@ class Transitions:
     actions: Tensor
     rewards: Tensor
     next_observations: Tensors
+    discounts: Tensor
     terminated: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """Where some steps from each of some slots led, and what was met on the way."""
+
+    following: Indices
+    rewards: npt.NDArray[np.float32]
+    discounts: npt.NDArray[np.float32]
+    terminated: npt.NDArray[np.float32]
 
 
 class ReplayBuffer:
@@ -90,16 +102,19 @@ class ReplayBuffer:
             self._add_step(rollout, step, finals)
         self._loose.write(np.arange(len(self._latest)), rollout.end.observations)
 
-    def sample(self, size: int, device: torch.device) -> Transitions:
-        """Draw `size` transitions, each equally likely, with replacement."""
+    def sample(self, size: int, device: torch.device, *, steps: int = 1, gamma: float = 1.0) -> Transitions:
+        """Draw `size` transitions, each equally likely, with replacement.
+
+        Each is followed for up to `steps` steps: to the end of its episode, or as far as it is known.
+        """
         slots = self._generator.integers(self._size, size=size)
-        following = self._next.take(slots)
-        late = np.flatnonzero(following >= self._capacity)
+        path = self._follow(slots, steps, gamma)
+        late = np.flatnonzero(path.following >= self._capacity)
 
         def observed_next(stored: Array, loose: Array) -> Array:
             # Clipped, not looked up, where the observation is a loose one: those rows are filled in below.
-            found = stored.take(following, axis=0, mode="clip")
-            found[late] = loose[following[late] - self._capacity]
+            found = stored.take(path.following, axis=0, mode="clip")
+            found[late] = loose[path.following[late] - self._capacity]
             return found
 
         observations = map_leaves(lambda stored: stored.take(slots, axis=0), self._observations)
@@ -107,10 +122,27 @@ class ReplayBuffer:
         return Transitions(
             to_tensors(observations, device),
             torch.from_numpy(self._actions.take(slots, axis=0)).to(device),
-            torch.from_numpy(self._rewards.take(slots)).to(device),
+            torch.from_numpy(path.rewards).to(device),
             to_tensors(next_observations, device),
-            torch.from_numpy(self._terminated.take(slots)).to(device),
+            torch.from_numpy(path.discounts).to(device),
+            torch.from_numpy(path.terminated).to(device),
         )
+
+    def _follow(self, slots: Indices, steps: int, gamma: float) -> _Path:
+        path = _Path(
+            self._next.take(slots),
+            self._rewards.take(slots),
+            np.full(len(slots), gamma, np.float32),
+            self._terminated.take(slots),
+        )
+        for _ in range(1, steps):
+            going_on = np.flatnonzero(path.following < self._capacity)
+            at = path.following[going_on]
+            path.rewards[going_on] += path.discounts[going_on] * self._rewards[at]
+            path.discounts[going_on] *= np.float32(gamma)
+            path.terminated[going_on] = self._terminated[at]
+            path.following[going_on] = self._next[at]
+        return path
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is needed to go on exactly: what is stored, and where the generator stands."""

@@ -1,8 +1,9 @@
 """Soft actor-critic (SAC): off-policy, for continuous actions.
 
     rollout ──▶ replay buffer ──▶ batch, `updates_per_step` times a transition:
-        critic       squared error of both estimates to  reward + gamma · (min of both target estimates - temperature ·
-                     log-probability), for an action drawn from the policy in the next state
+        critic       squared error of both estimates to  rewards of `return_steps` steps + what follows them: gamma to
+                     their power · (min of both target estimates - temperature · log-probability), for an action drawn
+                     from the policy in the state they led to
         actor        temperature · log-probability - min of both estimates, for an action drawn from the policy
         temperature  up while the policy's entropy is below its target, down while above
         targets      a share `tau` of the way to the critics
@@ -56,12 +57,12 @@ class Temperature(nn.Module):
 
 @torch.no_grad()
 def critic_targets(
-    actor: Actor, target_critic: nn.Module, batch: Transitions, temperature: Tensor, gamma: float, reward_scale: float
+    actor: Actor, target_critic: nn.Module, batch: Transitions, temperature: Tensor, reward_scale: float
 ) -> Tensor:
     """What both critics are to predict, float32[n]."""
     actions, log_prob = sample(actor, batch.next_observations)
     values: Tensor = target_critic(batch.next_observations, actions).amin(-1) - temperature * log_prob
-    return reward_scale * batch.rewards + gamma * (1 - batch.terminated) * values
+    return reward_scale * batch.rewards + batch.discounts * (1 - batch.terminated) * values
 
 
 def critic_loss(critic: nn.Module, batch: Transitions, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +162,7 @@ class SAC:
         self._updates_owed -= updates
         sums = torch.zeros(len(FIGURES), device=self._device)
         for _ in range(updates):
-            sums += self._update(self._replay.sample(self._config.batch_size, self._device))
+            sums += self._update(self._sample())
         # Without updates that is 0 / 0, which is what it should say: not a number.
         return dict(zip(FIGURES, (sums / updates).tolist(), strict=True))
 
@@ -180,10 +181,14 @@ class SAC:
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
 
+    def _sample(self) -> Transitions:
+        config = self._config
+        return self._replay.sample(config.batch_size, self._device, steps=config.return_steps, gamma=config.gamma)
+
     def _update(self, batch: Transitions) -> Tensor:
         config = self._config
         temperature = self._temperature()
-        targets = critic_targets(self.actor, self._target_critic, batch, temperature, config.gamma, config.reward_scale)
+        targets = critic_targets(self.actor, self._target_critic, batch, temperature, config.reward_scale)
         value_error, value = critic_loss(self.critic, batch, targets)
         descend(value_error, self._critic_optimizer, config.max_grad_norm)
         policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)

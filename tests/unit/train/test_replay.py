@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -118,6 +118,28 @@ def test_a_step_leads_on_in_its_own_episode(story: Story, capacity: int) -> None
         assert last_action == action
         assert reward == (step + 1) ** 2
         assert terminated == (step + 1 == length and ending != "truncated")
+
+
+UNINTERRUPTED = STORIES.map(lambda story: replace(story, rollouts=[(steps, False) for steps, _ in story.rollouts]))
+
+
+@settings(deadline=None, max_examples=30)
+@given(UNINTERRUPTED, st.integers(3, 80), st.integers(1, 7))
+def test_several_steps_are_those_of_one_episode_as_far_as_it_is_known(story: Story, capacity: int, most: int) -> None:
+    buffer, rows = filled(story, capacity)
+    known = {int(row[0]) for row in rows}
+    batch = buffer.sample(200, CPU, steps=most, gamma=0.5)
+    for row, discount in zip(rows_in(batch), batch.discounts.tolist(), strict=True):
+        moment, _, _, reward, next_moment, _, terminated = row
+        steps, first = int(next_moment - moment), int(moment) % 10 + 1
+        script = story.scripts[int(moment) // 1000]
+        length, ending = script[int(moment) % 1000 // 10 % len(script)]
+        ends = first + steps - 1 == length
+        assert 1 <= steps <= most
+        assert steps == most or ends or int(next_moment) not in known
+        assert discount == 0.5**steps
+        assert reward == sum(0.5**i * (first + i) ** 2 for i in range(steps))
+        assert terminated == (ends and ending != "truncated")
 
 
 def test_all_transitions_are_equally_likely() -> None:

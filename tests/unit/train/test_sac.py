@@ -35,7 +35,8 @@ def _seeded() -> Iterator[None]:
 
 
 def make(observations: str = "vector", actions: str = "box", networks: Networks | None = None, **changes: Any) -> SAC:
-    settings = {"hidden_sizes": (16, 16), "batch_size": 8, "learning_starts": 0, "total_steps": 1000, **changes}
+    small = {"hidden_sizes": (16, 16), "batch_size": 8, "learning_starts": 0, "total_steps": 1000}
+    settings = {**small, "updates_per_step": 1.0, "return_steps": 1, "reward_scale": 1.0, **changes}
     task = Task(OBSERVATION_SPACES[observations], ACTION_SPACES[actions], 2, CPU, networks)
     return SAC(SACConfig(ANY_SPACE, **settings), task)
 
@@ -68,6 +69,7 @@ class TestLosses:
         actions=torch.tensor([[0.5], [-0.5], [0.0]]),
         rewards=torch.tensor([1.0, 2.0, 3.0]),
         next_observations=torch.tensor([[2.0], [3.0], [4.0]]),
+        discounts=torch.tensor([0.9, 0.9, 0.81]),
         terminated=torch.tensor([0.0, 1.0, 0.0]),
     )
 
@@ -89,12 +91,14 @@ class TestLosses:
 
     def test_targets(self, actor: Actor) -> None:
         torch.manual_seed(1)
-        found = critic_targets(actor, self.Pair(), self.batch, torch.tensor(0.2), gamma=0.9, reward_scale=0.1)
+        found = critic_targets(actor, self.Pair(), self.batch, torch.tensor(0.2), reward_scale=0.1)
         torch.manual_seed(1)
         raw = 0.3 + math.exp(-1) * torch.randn(3, 1)
         density = torch.distributions.Normal(0.3, math.exp(-1)).log_prob(raw) - torch.log(1 - raw.tanh() ** 2)
         value = 10 * self.batch.next_observations + raw.tanh() - 1 - 0.2 * density
-        torch.testing.assert_close(found, torch.tensor([0.1, 0.2, 0.3]) + torch.tensor([0.9, 0, 0.9]) * value.squeeze())
+        torch.testing.assert_close(
+            found, torch.tensor([0.1, 0.2, 0.3]) + torch.tensor([0.9, 0, 0.81]) * value.squeeze()
+        )
         assert not found.requires_grad
 
     def test_both_critics_are_drawn_to_the_targets(self) -> None:
