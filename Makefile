@@ -9,15 +9,17 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test oracle check format sanitize bench bench-native bench-learning bench-training clean
+.PHONY: help train setup test oracle check format sanitize bench bench-quick bench-compare bench-learning bench-training \
+  clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
-	@echo "make bench           set everything up, measure the engine against Gymnasium's on this machine"
-	@echo "make bench-native    compiled environments against Gymnasium's: under a minute"
+	@echo "make bench           set everything up, measure every engine and its peers on this machine: half an hour"
+	@echo "make bench-quick     the same in three minutes, for a first look"
+	@echo "make bench-compare BASE=rev  before and after a change of ours, with instruction counts: five minutes"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
 	@echo "make bench-training  training against Stable-Baselines3: about an hour"
 	@echo "make check           linters and type checker only"
@@ -75,11 +77,19 @@ format: setup
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(CPP_SOURCES)
 
-bench: setup
-	$(BIN)/python benchmarks/engine.py --json benchmarks/results/engine.json
+# Peers get environments of their own below build/peers; this is what our own engines need for all workloads.
+$(VENV)/.bench: $(VENV)/.installed
+	$(INSTALL) --no-build-isolation --editable ".[bench]" -c constraints.txt
+	@touch $@
 
-bench-native: setup
-	$(BIN)/python benchmarks/native.py --json benchmarks/results/native.json
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/bench.py
+
+bench-quick: $(VENV)/.bench
+	$(BIN)/python benchmarks/bench.py --quick --output build/bench
+
+bench-compare: setup
+	$(BIN)/python benchmarks/compare.py $(or $(BASE),$(error say what to compare with: make bench-compare BASE=main))
 
 bench-learning: setup
 	$(BIN)/python benchmarks/learning/run.py

@@ -1,27 +1,25 @@
 """How much faster is an environment written in Python when numba compiles it?
 
-python benchmarks/own_environment.py              the pond of examples/own_environment.py, 1024 times, half a minute
-python benchmarks/own_environment.py --help       the options of native.py
+python benchmarks/own_environment.py              the pond of examples/own_environment.py, 1024 times, a few seconds
+python benchmarks/own_environment.py --help       the options of bench.py
 """
 
 from __future__ import annotations
 
-import runpy
+import sys
 from pathlib import Path
 
-import gymnasium
-import native
-from harness.workloads import Workload
+import bench
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "own_environment.py"
+RESULTS = Path(__file__).resolve().parents[1] / "build" / "bench"
+ENGINES = ("bare", "gymnasium-sync", "envfleet-sync", "envfleet-process", "envfleet-native")
 
 
 def main() -> None:
-    """Measure the example as native.py measures Gymnasium's environments."""
-    pond = runpy.run_path(str(EXAMPLE))["Pond"]
-    gymnasium.register("Pond-v0", entry_point=pond, max_episode_steps=pond.description.max_episode_steps)
-    native.WORKLOADS[:] = [Workload.parse("Pond-v0:1024")]
-    native.main()
+    """Measure the example as bench.py measures everything; what is said on the command line comes last and counts."""
+    files = ["--output", str(RESULTS), "--name", "own_environment"]
+    sys.argv[1:1] = ["--workloads", "Pond-v0:1024", "--sections", "throughput", *files, "--engines", *ENGINES]
+    bench.main()
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ import shlex
 import sys
 from pathlib import Path
 
+from harness.installation import PEERS_DIRECTORY, peer_python
+from harness.installation import peers as known_peers
 from harness.report import machine_text
 from learning.jobs import machine_with_torch
 from peers import contests, verdicts
-from peers.installation import peer_python
 from peers.matches import ALGOS
 
 SECTIONS = ("speed", "return", "profile")
@@ -26,7 +27,7 @@ FULL = contests.Plan(
     steps=100_000, turns=3, heat_steps=20_000, seeds=(0, 1, 2), goals=(200.0, 230.0), most_seconds=600.0
 )
 QUICK = contests.Plan(steps=1, turns=1, heat_steps=2_000, seeds=(0,), goals=(200.0, 230.0), most_seconds=2.0)
-VENV = Path(__file__).resolve().parents[1] / "build" / "peers"
+VENV = PEERS_DIRECTORY / "sb3"
 
 
 def main() -> None:
@@ -51,7 +52,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--time-budget", type=float, metavar="SECONDS", help=f"to reach them in, default {FULL.most_seconds:g}")
     add("--quick", action="store_true", help="one rollout a turn, two seconds to reach a return")
     add("--no-peers", action="store_true", help="leave Stable-Baselines3 out")
-    add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers")
+    add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers/sb3")
     add("--json", type=Path, metavar="PATH", help="write every figure to this file")
     options = parser.parse_args()
     for name, value in (("--steps", options.steps), ("--turns", options.turns)):
@@ -78,7 +79,7 @@ def plan_of(options: argparse.Namespace) -> contests.Plan:
 def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report:
     """Run what was asked for."""
     alone = options.no_peers or set(options.sections) == {"profile"}
-    python = None if alone else peer_python(options.peers_venv, progress)
+    python = None if alone else peer_python(known_peers()["sb3"], options.peers_venv, progress)
     here, load_before = machine_with_torch(), os.getloadavg()
     print(machine_text(here, load_before), flush=True)
     wanted = {section: options.algos if section in options.sections else () for section in SECTIONS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,17 +22,29 @@ class Machine:
     cores: int
     usable_cores: int
     versions: dict[str, str]
+    processor: str = "unknown"
 
 
 def this_machine() -> Machine:
     """Describe the machine and the installed packages."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return Machine(platform.platform(), os.cpu_count() or 1, len(os.sched_getaffinity(0)), versions)
+    found = {"python": platform.python_version(), **dict.fromkeys(PACKAGES, "not installed"), **versions(PACKAGES)}
+    return Machine(platform.platform(), os.cpu_count() or 1, len(os.sched_getaffinity(0)), found, _processor())
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of those packages that are installed."""
+    found = {}
+    for package in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
+
+
+def _processor() -> str:
+    for line in (PROC / "cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 def descendants() -> frozenset[int]:

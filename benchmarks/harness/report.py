@@ -1,33 +1,45 @@
-"""Results as text and as JSON."""
+"""Everything one run found out, as JSON; and what all tables share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .creation import CreationResult
 from .engines import BARE, GYMNASIUM_ASYNC, GYMNASIUM_SYNC
 from .machine import Machine
 from .requirements import Verdict, judge, judge_creation
+from .scaling import Scaling, call_costs
 from .throughput import Plan, WorkloadResult
 from .workloads import Workload
 
 BASELINES = (BARE, GYMNASIUM_SYNC, GYMNASIUM_ASYNC)
-MEGABYTE = 1024 * 1024
+Load = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything one run found out."""
+    """Everything one run found out.
 
+    Attributes:
+        peers: What each peer is, or why it could not be had.
+        training: The result of training_speed.py; None if it was not asked for.
+    """
+
+    date: str
+    command: str
+    seconds: float
     machine: Machine
-    load_before: tuple[float, float, float]
-    load_after: tuple[float, float, float]
+    load_before: Load
+    load_after: Load
     plan: Plan
     throughput: tuple[WorkloadResult, ...]
     creation_workload: Workload
-    creation: tuple[CreationResult, ...]
+    creation: tuple[CreationResult, ...] = ()
+    scaling: tuple[Scaling, ...] = ()
+    peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    training: Mapping[str, Any] | None = None
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -39,82 +51,40 @@ class Report:
         verdicts = self.verdicts
         return {
             **asdict(self),
-            "throughput": [{**asdict(result), "ratios": ratios(result)} for result in self.throughput],
+            "throughput": [_workload_json(result) for result in self.throughput],
+            "call_costs": [asdict(cost) for cost in call_costs(self.throughput)],
+            "versions": self._versions(),
             "requirements": [asdict(verdict) for verdict in verdicts],
             "all_met": all(verdict.met for verdict in verdicts) if verdicts else None,
         }
+
+    def _versions(self) -> dict[str, dict[str, str]]:
+        """Of the libraries that each engine ran with."""
+        cells = [found for result in self.throughput for found in result.engines if found.versions]
+        return {found.engine: found.versions for found in cells}
+
+
+def _workload_json(result: WorkloadResult) -> dict[str, Any]:
+    engines = [{name: value for name, value in asdict(found).items() if name != "versions"} for found in result.engines]
+    return {**asdict(result), "engines": engines, "ratios": ratios(result)}
 
 
 def ratios(result: WorkloadResult) -> dict[str, dict[str, float]]:
     """For each engine, its median as a multiple of each measured baseline's."""
     baselines = {name: found.median for name in BASELINES if (found := result.of(name))}
     return {
-        found.engine: {name: found.median / median for name, median in baselines.items()} for found in result.engines
+        found.engine: {name: found.median / median for name, median in baselines.items()}
+        for found in result.engines
+        if found.error is None
     }
 
 
-def machine_text(machine: Machine, load: tuple[float, float, float]) -> str:
+def machine_text(machine: Machine, load: Load) -> str:
     """Two lines on where this runs."""
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     loads = " ".join(f"{value:.2f}" for value in load)
-    return f"{machine.platform}, {machine.usable_cores} of {machine.cores} cores, load {loads}\n{versions}"
-
-
-def throughput_text(result: WorkloadResult) -> str:
-    """One workload: every engine's median and how it compares."""
-    multiples = ratios(result)
-    baselines = list(next(iter(multiples.values())))
-    header = ["engine", "processes", "steps/s", "spread", *(f"x {name}" for name in baselines), "idle CPU"]
-    rows = [
-        [
-            found.engine,
-            str(found.processes),
-            f"{found.median:,.0f}",
-            f"{found.spread:.0%}",
-            *(f"{multiples[found.engine][name]:.2f}" for name in baselines),
-            f"{found.idle_cpu:.1%}",
-        ]
-        for found in result.engines
-    ]
-    return f"## {result.workload.name}\n\n{table(header, rows)}"
-
-
-def creation_text(workload: Workload, results: Sequence[CreationResult]) -> str:
-    """Creation: medians with their lowest and highest sample."""
-    rows = []
-    for result in results:
-        seconds = [sample.seconds for sample in result.samples]
-        memory = [sample.pss_bytes / MEGABYTE for sample in result.samples]
-        rows.append(
-            [
-                result.engine,
-                f"{result.median_seconds:.3f}",
-                f"{min(seconds):.3f} to {max(seconds):.3f}",
-                f"{result.median_pss_bytes / MEGABYTE:,.0f}",
-                f"{min(memory):,.0f} to {max(memory):,.0f}",
-            ]
-        )
-    header = ["engine", "seconds", "lowest to highest", "PSS in MB", "lowest to highest"]
-    return f"## Creating {workload.name} and the first reset\n\n{table(header, rows)}"
-
-
-def verdicts_text(verdicts: Sequence[Verdict]) -> str:
-    """Every requirement with each engine that was held against it."""
-    rows = [
-        [
-            verdict.claim if outcome is verdict.outcomes[0] else "",
-            outcome.engine,
-            f"{outcome.ratio:.2f} against {verdict.baseline}",
-            f"{outcome.low:.2f} to {outcome.high:.2f}",
-            f"{verdict.at_least:.1f}",
-            "yes" if outcome.met else "NO",
-        ]
-        for verdict in verdicts
-        for outcome in verdict.outcomes
-    ]
-    met = sum(verdict.met for verdict in verdicts)
-    header = ["requirement", "engine", "measured", "single repeats", "needed", "met"]
-    return f"## Requirements: {met} of {len(verdicts)} met\n\n{table(header, rows)}"
+    where = f"{machine.platform}, {machine.processor}, {machine.usable_cores} of {machine.cores} cores"
+    return f"{where}, load {loads}\n{versions}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

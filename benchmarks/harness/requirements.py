@@ -14,8 +14,9 @@ from .engines import (
     GYMNASIUM_ASYNC,
     GYMNASIUM_SYNC,
 )
+from .environments import BUSY
 from .throughput import EngineResult, WorkloadResult
-from .workloads import BUSY_ID, CREATION_WORKLOAD, Workload
+from .workloads import CREATION_WORKLOAD, Workload
 
 PROCESS = (ENVFLEET_PROCESS, ENVFLEET_CALLER)
 
@@ -60,7 +61,7 @@ REQUIREMENTS = (
     Requirement(Workload("CartPole-v1", 64), PROCESS, GYMNASIUM_ASYNC, 20.0),
     Requirement(Workload("CartPole-v1", 64), PROCESS, GYMNASIUM_SYNC, 1.5),
     Requirement(Workload("CartPole-v1", 64), (ENVFLEET_SYNC,), GYMNASIUM_SYNC, 1.3),
-    Requirement(Workload(BUSY_ID, 8), PROCESS, BARE, 1.9),
+    Requirement(Workload(BUSY, 8), PROCESS, BARE, 1.9),
 )
 
 
@@ -83,9 +84,12 @@ def judge(results: Iterable[WorkloadResult]) -> list[Verdict]:
 
 def judge_creation(workload: Workload, results: Sequence[CreationResult]) -> list[Verdict]:
     """Verdicts on time and memory: how many times the baseline's cost is of ours, which must be above one."""
-    if workload != CREATION_WORKLOAD or not results:
+    if workload != CREATION_WORKLOAD:
         return []
-    baseline, ours = results
+    by_name = {result.engine: result for result in results}
+    baseline, ours = by_name.get(GYMNASIUM_ASYNC), by_name.get(ENVFLEET_PROCESS)
+    if baseline is None or ours is None:
+        return []
     pairs = list(zip(baseline.samples, ours.samples, strict=True))
     seconds = _creation_outcome(
         ours.engine,

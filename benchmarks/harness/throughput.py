@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
 
-from . import engines, machine
+from .contestant import Contestant, ContestantError
+from .engines import Engine
+from .protocol import Ready, Turn
 from .workloads import Workload
 
-LEAD_IN = 0.1
+STARTED_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -23,109 +27,135 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Entrant:
+    """An engine with the Python that has it; or why there is none."""
+
+    engine: Engine
+    python: str
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class EngineResult:
     """One engine on one workload.
 
-    `spread` is (highest - lowest) / median; `idle_cpu` the share of a core that its worker processes used
-    while other engines had their turns.
+    `spread` is (highest - lowest) / median; `call_seconds` the median time of one call of `step`; `idle_cpu` the share
+    of a core that its processes used while other engines had their turns; with an `error` there are no figures.
     """
 
     engine: str
-    processes: int
-    steps_per_second: tuple[float, ...]
-    median: float
-    spread: float
-    idle_cpu: float
+    processes: int = 0
+    steps_per_second: tuple[float, ...] = ()
+    median: float = 0.0
+    spread: float = 0.0
+    call_seconds: float = 0.0
+    idle_cpu: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
 
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """Every engine on one workload, in the order asked for."""
+    """Every engine on one workload, in the order asked for; and those that have no place in it, with the reason."""
 
     workload: Workload
     engines: tuple[EngineResult, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def of(self, engine: str) -> EngineResult | None:
-        """The result of one engine, None if it did not run."""
-        return next((result for result in self.engines if result.engine == engine), None)
+        """The result of one engine, None if it did not run or failed."""
+        return next((found for found in self.engines if found.engine == engine and found.error is None), None)
 
 
-@dataclass
-class Contestant:
-    """A started engine with its figures so far."""
+@final
+class Seat:
+    """An entrant's place in a workload: its process, its turns so far, and what went wrong."""
 
-    engine: str
-    stepper: engines.Stepper
-    pids: frozenset[int]
-    figures: list[float] = field(default_factory=list)
-    idle_cpu: float = 0.0
-    idle_seconds: float = 0.0
-    _rested_at: tuple[float, float] | None = None
+    def __init__(self, entrant: Entrant) -> None:
+        self.entrant = entrant
+        self.name = entrant.engine.name
+        self.error = entrant.error
+        self.ready: Ready | None = None
+        self.turns: list[Turn] = []
+        self._contestant: Contestant | None = None
+
+    def start(self, workload: Workload, directory: Path) -> None:
+        """Start its process and wait until it can take turns."""
+        if self.error is None:
+            request = self.entrant.engine.request(workload, mix=True)
+            self._contestant = Contestant(self.name, self.entrant.python, request, directory)
+            self._try(self._get_ready)
 
     def take_turn(self, seconds: float) -> None:
-        """Run for a slice of time and note the steps per second."""
-        self._wake()
-        _steps_per_second(self.stepper.step, seconds * LEAD_IN)
-        self.figures.append(_steps_per_second(self.stepper.step, seconds))
-        self._rest()
+        """Step for so long, unless something went wrong before."""
+        if self.error is None:
+            self._try(lambda: self._step(seconds))
 
-    def _wake(self) -> None:
-        if self._rested_at is not None:
-            cpu, clock = self._rested_at
-            self.idle_cpu += machine.cpu_seconds(self.pids) - cpu
-            self.idle_seconds += time.perf_counter() - clock
+    def hang_up(self) -> None:
+        """Tell the process to end."""
+        if self._contestant is not None:
+            self._contestant.hang_up()
 
-    def _rest(self) -> None:
-        self._rested_at = machine.cpu_seconds(self.pids), time.perf_counter()
+    def close(self) -> None:
+        """End the process."""
+        if self._contestant is not None:
+            self._contestant.close()
+
+    def _get_ready(self) -> None:
+        assert self._contestant is not None
+        self.ready = self._contestant.ready()
+
+    def _step(self, seconds: float) -> None:
+        assert self._contestant is not None
+        self.turns.append(self._contestant.turn(seconds))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except ContestantError as error:
+            self.error = str(error)
 
     def result(self) -> EngineResult:
         """Sum up."""
-        median = statistics.median(self.figures)
+        if self.error is not None or self.ready is None:
+            return EngineResult(self.name, error=self.error)
+        figures = tuple(turn.steps / turn.seconds for turn in self.turns)
+        median = statistics.median(figures)
+        idle = sum(turn.idle_seconds for turn in self.turns)
         return EngineResult(
-            engine=self.engine,
-            processes=len(self.pids),
-            steps_per_second=tuple(self.figures),
+            engine=self.name,
+            processes=self.ready.processes,
+            steps_per_second=figures,
             median=median,
-            spread=(max(self.figures) - min(self.figures)) / median,
-            idle_cpu=self.idle_cpu / self.idle_seconds if self.idle_seconds else 0.0,
+            spread=(max(figures) - min(figures)) / median,
+            call_seconds=statistics.median(turn.seconds / turn.calls for turn in self.turns),
+            idle_cpu=sum(turn.idle_cpu_seconds for turn in self.turns) / idle if idle else 0.0,
+            versions=self.ready.versions,
         )
 
 
-def compare(workload: Workload, names: Sequence[str], plan: Plan, progress: Callable[[str], None]) -> WorkloadResult:
+def compare(
+    workload: Workload, entrants: Sequence[Entrant], plan: Plan, directory: Path, progress: Callable[[str], None]
+) -> WorkloadResult:
     """Measure engines in turns, so that whatever else the machine does hits all of them alike."""
+    left_out = {each.engine.name: why for each in entrants if (why := each.engine.why_not(workload))}
+    seats = [Seat(each) for each in entrants if each.engine.name not in left_out]
     with ExitStack() as stack:
-        contestants = []
-        for name in names:
-            progress(f"{workload.name}: starting {name}")
-            contestants.append(_enter(name, workload, stack))
+        for seat in seats:
+            stack.callback(seat.close)
+        progress(f"{workload.name}: starting {len(seats)} engines")
+        with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
+            list(pool.map(lambda seat: seat.start(workload, directory), seats))
         for repeat in range(plan.repeats):
             progress(f"{workload.name}: repeat {repeat + 1} of {plan.repeats}")
-            for contestant in _rotated(contestants, repeat):
-                contestant.take_turn(plan.slice_seconds)
-        return WorkloadResult(workload, tuple(contestant.result() for contestant in contestants))
+            for seat in _rotated(seats, repeat):
+                seat.take_turn(plan.slice_seconds)
+        for seat in seats:
+            seat.hang_up()
+    return WorkloadResult(workload, tuple(seat.result() for seat in seats), left_out)
 
 
-def _enter(name: str, workload: Workload, stack: ExitStack) -> Contestant:
-    before = machine.descendants()
-    stepper = engines.start(name, workload)
-    stack.callback(stepper.close)
-    for _ in range(workload.mixing_rounds):
-        stepper.step()
-    return Contestant(name, stepper, machine.descendants() - before)
-
-
-def _rotated(contestants: list[Contestant], by: int) -> Iterator[Contestant]:
+def _rotated(seats: list[Seat], by: int) -> Iterator[Seat]:
     """Each repeat begins with another engine, so none always follows the same neighbour."""
-    for index in range(len(contestants)):
-        yield contestants[(index + by) % len(contestants)]
-
-
-def _steps_per_second(step: Callable[[], int], seconds: float) -> float:
-    """Step for so many seconds, at least once."""
-    steps = 0
-    begin = time.perf_counter()
-    while True:
-        steps += step()
-        elapsed = time.perf_counter() - begin
-        if elapsed >= seconds:
-            return steps / elapsed
+    for index in range(len(seats)):
+        yield seats[(index + by) % len(seats)]

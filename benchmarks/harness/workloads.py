@@ -2,87 +2,73 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gymnasium
-import numpy as np
-import numpy.typing as npt
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Space
 from gymnasium.vector.utils import batch_space
 
-BUSY_ID = "Busy1ms-v0"
+from .environments import BUSY, BUSY_EXPONENTIAL, DICT_IMAGE, MEGABYTE, POND, make_pong, register_pond
+
+CARTPOLE = "CartPole-v1"
+LANDER = "LunarLander-v3"
+CHEETAH = "HalfCheetah-v5"
+ANT = "Ant-v5"
+PONG = "ALE/Pong-v5"
+
 ACTION_BATCHES = 128
+WITH_POLICY = "+policy"
 
 # Copies started together also end their first episodes together. Until the episodes are well mixed a slow
 # engine would see only the cheap steps of young episodes, a fast one the expensive resets as well.
-MIXING_ROUNDS = {"LunarLander-v3": 150, "HalfCheetah-v5": 20, BUSY_ID: 5}
+MIXING_ROUNDS = {LANDER: 150, CHEETAH: 20, ANT: 50, PONG: 20, BUSY: 5, BUSY_EXPONENTIAL: 5, MEGABYTE: 20}
 DEFAULT_MIXING_ROUNDS = 100
-
-
-class BusyEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
-    """An environment that computes 1 ms a step and does nothing else; its episodes never end."""
-
-    observation_space = Box(-1.0, 1.0, (4,), np.float32)
-    action_space = Discrete(2)
-    cpu_seconds = 1e-3
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
-        """Return a zero observation."""
-        super().reset(seed=seed, options=options)
-        return np.zeros(4, np.float32), {}
-
-    def step(
-        self,
-        action: np.int64,  # noqa: ARG002
-    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Compute until this thread has used 1 ms of processor time.
-
-        Wall-clock time would not do: two environments that share one core would both call themselves done
-        after 1 ms in which each had computed for half of it.
-        """
-        end = time.thread_time() + self.cpu_seconds
-        while time.thread_time() < end:
-            pass
-        return np.zeros(4, np.float32), 0.0, False, False, {}
-
-
-gymnasium.register(BUSY_ID, entry_point="harness.workloads:BusyEnv")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`num_envs` copies of the environment `env_id`."""
+    """`num_envs` copies of the environment `env_id`; with `policy`, a small network picks the actions."""
 
     env_id: str
     num_envs: int
+    policy: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Workload:
-        """Read `CartPole-v1:64`."""
-        env_id, _, count = text.rpartition(":")
+        """Read `CartPole-v1:64` or `CartPole-v1:64+policy`."""
+        fleet = text.removesuffix(WITH_POLICY)
+        env_id, _, count = fleet.rpartition(":")
         if not env_id or not count.isdecimal() or int(count) < 1:
-            raise ValueError(f"a workload is ID:NUM_ENVS, such as CartPole-v1:64, got {text!r}")
-        return cls(env_id, int(count))
+            raise ValueError(
+                f"a workload is ID:NUM_ENVS, such as CartPole-v1:64, with {WITH_POLICY} behind it if a network "
+                f"is to pick the actions; got {text!r}"
+            )
+        return cls(env_id, int(count), policy=fleet != text)
 
     @property
     def name(self) -> str:
         """As it is printed: `64 x CartPole-v1`."""
-        return f"{self.num_envs} x {self.env_id}"
+        return f"{self.num_envs} x {self.env_id}{' with a policy' if self.policy else ''}"
 
     @property
     def mixing_rounds(self) -> int:
         """How many batched steps until young and old episodes are mixed."""
         return MIXING_ROUNDS.get(self.env_id, DEFAULT_MIXING_ROUNDS)
 
+    def register(self) -> None:
+        """Makes the id known to Gymnasium, if importing this has not done so."""
+        if self.env_id == POND and POND not in gymnasium.registry:
+            register_pond()
+
     def env_fn(self) -> Callable[[], gymnasium.Env[Any, Any]]:
         """A function that makes one environment, in whatever process it is called."""
-        # The spec instead of its name: a process started afresh has no registration of BusyEnv.
+        if self.env_id == PONG:
+            return make_pong
+        self.register()
+        # The spec instead of its name: a process started afresh has no registration of the made-up ones.
         return partial(gymnasium.make, gymnasium.spec(self.env_id))
 
 
@@ -97,10 +83,22 @@ def batched_actions(space: Space[Any], num_envs: int) -> list[Any]:
     return single_actions(batch_space(space, num_envs))
 
 
-WORKLOADS = tuple(
-    Workload(env_id, num_envs)
-    for num_envs in (64, 8)
-    for env_id in ("LunarLander-v3", "HalfCheetah-v5", "CartPole-v1", BUSY_ID)
-    if (env_id, num_envs) != (BUSY_ID, 64)
+SIZES = {
+    CARTPOLE: (1, 8, 64, 1024),
+    LANDER: (8, 64),
+    CHEETAH: (8, 64),
+    ANT: (64,),
+    PONG: (8,),
+    BUSY: (8,),
+    BUSY_EXPONENTIAL: (64,),
+    DICT_IMAGE: (64,),
+    MEGABYTE: (8,),
+}
+"""Numbers of environments where they make a difference: all of all would take an hour."""
+HEADLINE = tuple(Workload(env_id, 64 if 64 in sizes else max(sizes)) for env_id, sizes in SIZES.items())
+WORKLOADS = (
+    *(Workload(env_id, size) for env_id, sizes in SIZES.items() for size in sizes),
+    *(Workload(env_id, 64, policy=True) for env_id in (CARTPOLE, LANDER, CHEETAH)),
 )
-CREATION_WORKLOAD = Workload("LunarLander-v3", 64)
+QUICK_WORKLOADS = (Workload(CARTPOLE, 64), Workload(LANDER, 64), Workload(BUSY, 8))
+CREATION_WORKLOAD = Workload(LANDER, 64)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from .matches import Match, Peer, recommended_settings, same_settings
-from .sides import OUR_SCRIPT, Limits, Ours, Outcome, Side, Theirs, our_request, run_script, variants
+from .sides import OUR_SCRIPT, Limits, Ours, Outcome, Side, Theirs, our_request, plain_loop, run_script, variants
 
 OURS = "envfleet"
 Progress = Callable[[str], None]
@@ -62,12 +62,18 @@ class Runs:
 
 @dataclass(frozen=True)
 class SpeedResult:
-    """The same settings and steps: ours, and every way to run theirs."""
+    """The same settings and steps: ours, every way to run theirs, and a plain loop in one file."""
 
     algo: str
     steps: int
     ours: Runs
     theirs: tuple[Runs, ...]
+    plain: Runs | None = None
+
+    @property
+    def all_runs(self) -> tuple[Runs, ...]:
+        """Ours first."""
+        return (self.ours, *self.theirs, *([self.plain] if self.plain else []))
 
     @property
     def best(self) -> Runs | None:
@@ -135,16 +141,18 @@ def compare_speed(algo: str, plan: Plan, peer_python: str | None, progress: Prog
     """Train with the same settings for the same number of steps, in turns."""
     match = same_settings(algo)
     ours = Ours(OURS, match.ours)
-    theirs = variants(match.theirs[0].side(algo, peer_python)) if peer_python else ()
+    peer = match.theirs[0].side(algo, peer_python) if peer_python else None
+    others = (*variants(peer), plain_loop(peer)) if peer else ()
     limits = Limits(match.whole_rollouts(plan.steps))
-    outcomes: dict[str, list[Outcome]] = {side.name: [] for side in (ours, *theirs)}
+    outcomes: dict[str, list[Outcome]] = {side.name: [] for side in (ours, *others)}
     for turn in range(plan.turns):
-        for side in _rotated((ours, *theirs), turn):
+        for side in _rotated((ours, *others), turn):
             outcomes[side.name].append(side.train(turn, limits))
             speed = outcomes[side.name][-1].steps_per_second
             progress(f"{algo}, same settings, turn {turn + 1} of {plan.turns}: {side.name}: {speed:,.0f} steps/s")
     runs = [Runs(name, tuple(found)) for name, found in outcomes.items()]
-    return SpeedResult(algo, limits.total_steps, runs[0], tuple(runs[1:]))
+    plain = runs[-1] if others else None
+    return SpeedResult(algo, limits.total_steps, runs[0], tuple(runs[1:-1]), plain)
 
 
 def compare_time_to_return(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> GoalResult:

@@ -18,6 +18,7 @@ from envfleet.train.config import TrainConfig, config_to_dict
 _HERE = Path(__file__).parent
 OUR_SCRIPT = _HERE / "envfleet_training.py"
 THEIR_SCRIPT = _HERE / "sb3_training.py"
+PLAIN_SCRIPT = _HERE / "plain_training.py"
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class Theirs(Side):
         anneal: let the learning rate fall linearly to 0 over the run.
         vec_env: "DummyVecEnv" or "SubprocVecEnv".
         threads: torch's threads, 0 for its own choice.
+        script: what trains.
     """
 
     python: str
@@ -116,12 +118,13 @@ class Theirs(Side):
     anneal: bool
     vec_env: str = "DummyVecEnv"
     threads: int = 1
+    script: Path = THEIR_SCRIPT
 
     def train(self, seed: int, limits: Limits) -> Outcome:
         """Train once."""
         fields = ("env_id", "algo", "num_envs", "settings", "anneal", "vec_env", "threads")
         request = {name: getattr(self, name) for name in fields} | {"seed": seed} | _limits_request(limits)
-        return _outcome(seed, run_script(self.python, THEIR_SCRIPT, request))
+        return _outcome(seed, run_script(self.python, self.script, request))
 
 
 def variants(side: Theirs) -> tuple[Theirs, ...]:
@@ -131,6 +134,11 @@ def variants(side: Theirs) -> tuple[Theirs, ...]:
         for vec_env in ("DummyVecEnv", "SubprocVecEnv")
         for threads, threads_text in ((1, "1 thread"), (0, "torch's threads"))
     )
+
+
+def plain_loop(side: Theirs) -> Theirs:
+    """The same settings in a loop in one file, on Gymnasium's SyncVectorEnv, in our own interpreter."""
+    return replace(side, name="plain loop, 1 thread", python=sys.executable, script=PLAIN_SCRIPT)
 
 
 def our_request(task: str, config: TrainConfig, limits: Limits) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def _contestants_text(report: Report) -> str:
     rows = [
         [f"{result.algo}: {runs.name}", f"{runs.steps_per_second:,.0f}", f"{runs.seconds_spent:.1f}", _set_up(runs)]
         for result in report.speed
-        for runs in (result.ours, *result.theirs)
+        for runs in result.all_runs
     ]
     return table(["contestant", "steps/s", "seconds", "and to set up"], rows) if rows else ""
 
@@ -168,7 +168,7 @@ def _speed_json(result: SpeedResult) -> dict[str, Any]:
     return {
         "algo": result.algo,
         "steps": result.steps,
-        "contestants": [_runs_json(runs) for runs in (result.ours, *result.theirs)],
+        "contestants": [_runs_json(runs) for runs in result.all_runs],
         "best_peer": result.best.name if result.best else None,
         "ratio": result.ratio,
         "ratios": result.ratios,

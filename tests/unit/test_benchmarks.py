@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +19,67 @@ from gymnasium.spaces import Box, Discrete
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
-from harness import creation, engines, machine, report, requirements, throughput  # noqa: E402
-from harness.workloads import BUSY_ID, BusyEnv, Workload, batched_actions  # noqa: E402
+import compare  # noqa: E402
+import readme_table  # noqa: E402
+import turns  # noqa: E402
+from harness import (  # noqa: E402
+    contestant,
+    creation,
+    engines,
+    installation,
+    instructions,
+    machine,
+    report,
+    requirements,
+    scaling,
+    tables,
+    throughput,
+)
+from harness.adapters import bare, gymnasium_fleets  # noqa: E402
+from harness.environments import BUSY, BusyEnv, DictImageEnv, MegabyteEnv  # noqa: E402
+from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet  # noqa: E402
+from harness.workloads import HEADLINE, WORKLOADS, Workload, batched_actions  # noqa: E402
 
 PROCESS, CALLER = engines.ENVFLEET_PROCESS, engines.ENVFLEET_CALLER
+MEASURED = ["bare", "gymnasium-sync", "gymnasium-async", PROCESS, engines.ENVFLEET_NATIVE]
+PLAN = throughput.Plan(slice_seconds=0.01, repeats=2)
 
 
 # --- the script ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """The whole script in its smallest form: what it printed and its JSON."""
+def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, Any]]:
+    """The whole script in its smallest form: where it wrote, what it printed and its JSON."""
     directory = tmp_path_factory.mktemp("benchmark")
-    arguments = "--quick --slice 0.02 --workloads CartPole-v1:2 --creation CartPole-v1:2 --json result.json"
-    command = [sys.executable, str(BENCHMARKS / "engine.py"), *arguments.split(), "--repeats", "2"]
+    arguments = "--slice 0.02 --repeats 2 --sections throughput creation --output . --name tiny"
+    workload = ["--workloads", "CartPole-v1:2", "--creation", "CartPole-v1:2"]
+    command = [sys.executable, str(BENCHMARKS / "bench.py"), *arguments.split(), *workload, "--engines", *MEASURED]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in directory.iterdir()] == ["result.json"]
-    return done.stdout, json.loads((directory / "result.json").read_text())
+    return directory, done.stdout, json.loads((directory / "tiny.json").read_text())
 
 
-def test_every_engine_is_measured_every_repeat(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    (result,) = tiny_run[1]["throughput"]
-    assert result["workload"] == {"env_id": "CartPole-v1", "num_envs": 2}
-    assert [found["engine"] for found in result["engines"]] == list(engines.ENGINES)
+Tiny = tuple[Path, str, dict[str, Any]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_result_tables_and_plot_are_written(tiny_run: Tiny) -> None:
+    directory, output, _ = tiny_run
+    assert sorted(path.name for path in directory.iterdir()) == ["tiny.json", "tiny.md", "tiny.png"]
+    assert (directory / "tiny.md").read_text().strip() == output.strip()
+    assert (directory / "tiny.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_engine_is_measured_every_repeat(tiny_run: Tiny) -> None:
+    (result,) = tiny_run[2]["throughput"]
+    assert result["workload"] == {"env_id": "CartPole-v1", "num_envs": 2, "policy": False}
+    assert [found["engine"] for found in result["engines"]] == MEASURED
     for found in result["engines"]:
+        assert found["error"] is None
         low, high = sorted(found["steps_per_second"])
         assert 0 < low <= high
         assert found["median"] == pytest.approx((low + high) / 2)
@@ -50,15 +87,19 @@ def test_every_engine_is_measured_every_repeat(tiny_run: tuple[str, dict[str, An
         assert found["idle_cpu"] >= 0
 
 
-def test_only_process_engines_have_processes(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    processes = {found["engine"]: found["processes"] for found in tiny_run[1]["throughput"][0]["engines"]}
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_only_process_engines_have_processes(tiny_run: Tiny) -> None:
+    processes = {found["engine"]: found["processes"] for found in tiny_run[2]["throughput"][0]["engines"]}
     with_processes = {engine for engine, count in processes.items() if count}
     assert processes[engines.GYMNASIUM_ASYNC] == 2
-    assert with_processes <= {engines.GYMNASIUM_ASYNC, PROCESS, CALLER}
+    assert with_processes <= {engines.GYMNASIUM_ASYNC, PROCESS}
 
 
-def test_ratios_are_of_medians(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    (result,) = tiny_run[1]["throughput"]
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ratios_are_of_medians(tiny_run: Tiny) -> None:
+    result = tiny_run[2]["throughput"][0]
     medians = {found["engine"]: found["median"] for found in result["engines"]}
     for engine, multiples in result["ratios"].items():
         assert list(multiples) == [engines.BARE, engines.GYMNASIUM_SYNC, engines.GYMNASIUM_ASYNC]
@@ -66,42 +107,133 @@ def test_ratios_are_of_medians(tiny_run: tuple[str, dict[str, Any]]) -> None:
             assert ratio == pytest.approx(medians[engine] / medians[baseline])
 
 
-def test_creation_is_measured(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    assert [result["engine"] for result in tiny_run[1]["creation"]] == [engines.GYMNASIUM_ASYNC, PROCESS]
-    for result in tiny_run[1]["creation"]:
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_creation_is_measured(tiny_run: Tiny) -> None:
+    assert [result["engine"] for result in tiny_run[2]["creation"]] == MEASURED
+    for result in tiny_run[2]["creation"]:
         assert len(result["samples"]) == 2
-        assert all(sample["seconds"] > 0 and sample["pss_bytes"] > 0 for sample in result["samples"])
+        assert all(sample["seconds"] > 0 for sample in result["samples"])
 
 
-def test_the_machine_and_the_plan_are_written_down(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    result = tiny_run[1]
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_machine_and_the_plan_are_written_down(tiny_run: Tiny) -> None:
+    result = tiny_run[2]
     assert result["plan"] == {"slice_seconds": 0.02, "repeats": 2}
     assert result["machine"]["versions"]["gymnasium"] == gymnasium.__version__
     assert result["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
+    assert result["versions"][PROCESS]["numpy"] == np.__version__
     assert len(result["load_before"]) == len(result["load_after"]) == 3
+    assert result["command"].startswith("python benchmarks/bench.py --engines bare gymnasium-sync")
+    assert result["all_met"] is None, "no requirement was measured"
 
 
-def test_a_run_without_a_required_workload_judges_nothing(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    output, result = tiny_run
-    assert result["requirements"] == []
-    assert result["all_met"] is None
-    assert "Requirements" not in output
-
-
-def test_the_printed_tables_are_aligned(tiny_run: tuple[str, dict[str, Any]]) -> None:
-    sections = tiny_run[0].split("\n\n")
-    tables = [section.splitlines() for section in sections if section.startswith("|")]
-    assert [len(table) for table in tables] == [2 + len(engines.ENGINES), 2 + 2]
-    for table in tables:
-        assert len({len(line) for line in table}) == 1
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_headline_shows_the_fastest_of_a_family(tiny_run: Tiny) -> None:
+    result = tiny_run[2]
+    medians = {found["engine"]: found["median"] for found in result["throughput"][0]["engines"]}
+    gymnasiums = max(medians["gymnasium-sync"], medians["gymnasium-async"])
+    ours = max(speed for name, speed in medians.items() if name.startswith("envfleet"))
+    section = readme_table.readme_section(result, "tiny")
+    (row,) = [line for line in section.splitlines() if line.startswith("| 2 x CartPole-v1 |")]
+    assert f"| {tables.number(gymnasiums)} |" in row
+    assert row.endswith(f"| {ours / gymnasiums:.2f} |")
+    readme = f"before\n{readme_table.BEGIN}\nold\n{readme_table.END}\nafter"
+    assert readme_table.update_readme(readme, section) == f"before\n{section}\nafter"
 
 
 def test_wrong_arguments_are_refused() -> None:
-    for arguments, message in ((["--workloads", "CartPole-v1"], "ID:NUM_ENVS"), (["--repeats", "0"], "1 or more")):
-        command = [sys.executable, str(BENCHMARKS / "engine.py"), *arguments]
+    wrong = {"--workloads CartPole-v1": "ID:NUM_ENVS", "--repeats 0": "1 or more", "--engines none": "envfleet-native"}
+    for arguments, message in wrong.items():
+        command = [sys.executable, str(BENCHMARKS / "bench.py"), *arguments.split()]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert message in done.stderr
+
+
+# --- who takes part --------------------------------------------------------------------------------------
+
+
+def entrant(name: str, **changes: Any) -> throughput.Entrant:
+    return throughput.Entrant(replace(engines.ENGINES[name], **changes), sys.executable)
+
+
+def test_an_engine_that_fails_shows_its_error_and_the_others_go_on(tmp_path: Path) -> None:
+    entrants = [
+        entrant("sb3-dummy", adapter="no_such_library"),
+        throughput.Entrant(engines.ENGINES["pufferlib"], "", "pip install pufferlib: no"),
+        entrant("gymnasium-sync"),
+        entrant("ale-vector"),
+    ]
+    result = throughput.compare(Workload("CartPole-v1", 2), entrants, PLAN, tmp_path, progress=lambda text: None)
+    errors = {found.engine: found.error for found in result.engines}
+    assert "ModuleNotFoundError: No module named 'harness.adapters.no_such_library'" in (errors["sb3-dummy"] or "")
+    assert errors["pufferlib"] == "pip install pufferlib: no"
+    assert errors["gymnasium-sync"] is None
+    assert result.of("gymnasium-sync") is not None
+    assert result.of("pufferlib") is None
+    assert result.left_out == {"ale-vector": "does not have this environment"}
+    found = report.Report(
+        "2000-01-01", "", 1.0, machine.this_machine(), (0, 0, 0), (0, 0, 0), PLAN, (result,), HEADLINE[0]
+    )
+    text = tables.markdown(found.as_json())
+    assert "- PufferLib multiprocessing: pip install pufferlib: no" in text
+    assert "- ale-py vector: does not have this environment (2 x CartPole-v1)" in text
+
+
+def test_every_engine_has_an_adapter_and_a_place() -> None:
+    known = installation.peers()
+    for engine in engines.ALL:
+        assert (BENCHMARKS / "harness" / "adapters" / f"{engine.adapter}.py").exists(), engine.name
+        assert engine.peer is None or engine.peer in known
+        assert any(engine.why_not(workload) is None for workload in WORKLOADS)
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program in the place of Python that never says anything and does not end when it is told to."""
+    monkeypatch.setattr(contestant, "START_SECONDS", 0.1)
+    monkeypatch.setattr(contestant, "END_SECONDS", 0.1)
+    program = tmp_path / "silent"
+    program.write_text("#!/bin/sh\nsleep 60 & wait\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_an_engine_that_hangs_is_ended_with_all_it_has_started(silent: str, tmp_path: Path) -> None:
+    hanging = contestant.Contestant("hanging", silent, {}, tmp_path)
+    with pytest.raises(contestant.ContestantError, match="no answer within"):
+        hanging.ready()
+    hanging.close()
+    deadline = time.monotonic() + 60
+    while group_lives(hanging.pid):  # until somebody has taken note that the orphan is dead
+        assert time.monotonic() < deadline
+
+
+def group_lives(leader: int) -> bool:
+    try:
+        os.killpg(leader, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_reasons_are_one_line_without_paths() -> None:
+    pip = "  File /usr/lib/python3/site-packages/x.py\n  URLError: no\nnote: this is an error of a subprocess\n"
+    assert installation.telling_line(pip) == "URLError: no"
+    assert installation.telling_line("ERROR: see https://host/x/y and /home/me/there/file\n") == (
+        "ERROR: see a URL and .../file"
+    )
+    assert installation.telling_line("") == "it said nothing"
+
+
+def test_a_failed_installation_is_not_tried_twice(tmp_path: Path) -> None:
+    peer = installation.Peer("none", "no-such-package==1", flags=("--no-index",))
+    for retold in ("", r" \(remove none.failed to try again\)"):
+        with pytest.raises(installation.InstallationError, match=rf"no-such-package==1.*{retold}$"):
+            installation.peer_python(peer, tmp_path / "none", progress=lambda text: None)
 
 
 # --- what is counted -------------------------------------------------------------------------------------
@@ -131,13 +263,76 @@ def tally() -> Iterator[Workload]:
     del gymnasium.registry["Tally-v0"]
 
 
-@pytest.mark.parametrize("engine", [engines.BARE, engines.GYMNASIUM_SYNC, engines.ENVFLEET_SYNC])
-def test_only_real_steps_are_counted(engine: str, tally: Workload) -> None:
-    stepper = engines.start(engine, tally)
+def counted(fleet: Fleet, rounds: int) -> int:
+    fleet.reset()
     TallyEnv.calls = 0
-    counted = sum(stepper.step() for _ in range(17))
-    stepper.close()
-    assert counted == TallyEnv.calls > 0
+    steps = 0
+    for _, actions in zip(range(rounds), fleet.batch(batched_actions(fleet.action_space, fleet.width)), strict=False):
+        steps += fleet.step(actions)[1]
+    fleet.close()
+    return steps
+
+
+def test_only_real_steps_are_counted(tally: Workload) -> None:
+    from envfleet import SyncVectorEnv
+
+    fleets = [
+        bare.make(tally, {}),
+        gymnasium_fleets.make(tally, {"kind": "sync"}),
+        NextStepFleet.of(SyncVectorEnv([tally.env_fn()] * tally.num_envs)),
+    ]
+    for fleet in fleets:
+        assert counted(fleet, 17) == TallyEnv.calls > 0
+
+
+class TallyPool:
+    """Three copies of TallyEnv, two of which are ready at a time; a finished one's next step is its reset."""
+
+    def __init__(self) -> None:
+        self.envs = [TallyEnv() for _ in range(3)]
+        self.ended = [False] * 3
+        self.waiting: list[tuple[int, bool, bool]] = []  # which, whether it has ended, whether it was a step
+
+    def async_reset(self) -> None:
+        for index, env in enumerate(self.envs):
+            env.reset()
+            self.waiting.append((index, False, False))
+
+    def send(self, actions: Any, ids: Any) -> None:
+        for action, index in zip(actions, ids, strict=True):
+            stepped = not self.ended[index]
+            self.ended[index] = stepped and self.envs[index].step(action)[2]
+            if not stepped:
+                self.envs[index].reset()
+            self.waiting.append((index, self.ended[index], stepped))
+
+    def recv(self) -> Any:
+        ready, self.waiting = self.waiting[:2], self.waiting[2:]
+        ids, ended = np.array([row[0] for row in ready]), np.array([row[1] for row in ready])
+        return np.zeros((2, 1)), np.zeros(2), ended, ended, {"env_id": ids}
+
+    def close(self) -> None:
+        pass
+
+
+def test_only_real_steps_are_counted_of_those_that_are_ready() -> None:
+    pool = TallyPool()
+    fleet = FirstReadyFleet(pool, 3, 2, TallyEnv.observation_space, TallyEnv.action_space)
+    for rounds in (1, 2, 40):
+        pool.waiting.clear()
+        pool.ended = [False] * 3
+        received = counted(fleet, rounds)
+        assert received == TallyEnv.calls - sum(stepped for _, _, stepped in pool.waiting)
+
+
+def test_a_policy_picks_the_actions() -> None:
+    for env_id in ("CartPole-v1", "HalfCheetah-v5"):
+        workload = Workload(env_id, 3, policy=True)
+        fleet = gymnasium_fleets.make(workload, {"kind": "sync"})
+        turn = turns.Runner(fleet, workload, fleet.reset()).turn(0.01)
+        assert 0 < turn.steps <= 3 * turn.calls
+        fleet.close()
+        assert engines.ENGINES["bare"].why_not(workload) == "no policy in torch between its steps"
 
 
 def test_every_engine_gets_the_same_actions() -> None:
@@ -146,14 +341,25 @@ def test_every_engine_gets_the_same_actions() -> None:
     assert np.unique(first).size > 50
 
 
-def test_the_busy_environment_computes_a_millisecond_a_step() -> None:
-    env = BusyEnv()
+@pytest.mark.parametrize("exponential", [False, True])
+def test_the_busy_environment_computes_a_millisecond_a_step(exponential: bool) -> None:
+    env = BusyEnv(exponential=exponential)
     env.reset(seed=0)
     before = time.thread_time()
     for _ in range(100):
         env.step(np.int64(0))
-    assert 0.1 <= time.thread_time() - before < 0.2
-    assert gymnasium.spec(BUSY_ID) is not None
+    low, high = (0.06, 0.2) if exponential else (0.1, 0.2)
+    assert low <= time.thread_time() - before < high
+    assert gymnasium.spec(BUSY) is not None
+
+
+def test_the_made_up_environments_keep_gymnasiums_rules() -> None:
+    for env in (DictImageEnv(), MegabyteEnv()):
+        observation, _ = env.reset(seed=0)
+        for _ in range(200):
+            assert env.observation_space.contains(observation)
+            observation, _, terminated, truncated, _ = env.step(np.int64(1))  # type: ignore[assignment]
+        assert (terminated, truncated) == (False, True)
 
 
 @pytest.fixture
@@ -165,15 +371,14 @@ def spinning() -> Iterator[int]:
 
 
 def test_a_fleet_that_does_not_rest_between_its_turns_is_found_out(spinning: int) -> None:
-    stepper = engines.Stepper(step=lambda: 1, close=lambda: None)
-    contestant = throughput.Contestant("restless", stepper, frozenset({spinning}))
-    contestant.take_turn(0.001)
+    workload = Workload("CartPole-v1", 1)
+    fleet = bare.make(workload, {})
+    runner = turns.Runner(fleet, workload, fleet.reset())
+    runner.turn(0.001)
     begin = machine.cpu_seconds([spinning])
     while machine.cpu_seconds([spinning]) < begin + 0.1:
         pass
-    contestant.take_turn(0.001)
-    assert contestant.idle_cpu >= 0.1
-    assert contestant.result().idle_cpu == pytest.approx(contestant.idle_cpu / contestant.idle_seconds)
+    assert runner.turn(0.001).idle_cpu_seconds >= 0.1
 
 
 def test_descendants_are_the_living_children(spinning: int) -> None:
@@ -187,11 +392,71 @@ def test_pss_grows_with_the_memory_in_use() -> None:
     assert machine.pss_bytes([os.getpid()]) - before >= 0.9 * held.nbytes
 
 
+# --- scaling ---------------------------------------------------------------------------------------------
+
+
+def test_workers_are_measured_from_one_to_the_cores(tmp_path: Path) -> None:
+    assert scaling.worker_counts(1) == (1,)
+    assert scaling.worker_counts(6) == (1, 2, 4, 6)
+    entrants = [entrant(PROCESS), entrant("gymnasium-sync")]
+    (found,) = scaling.compare_workers(Workload("CartPole-v1", 2), entrants, 2, PLAN, tmp_path, lambda text: None)
+    assert found.engine == PROCESS
+    assert list(found.steps_per_second) == [1, 2]
+
+
+def test_the_cost_of_a_call_is_a_line() -> None:
+    results = [
+        throughput.WorkloadResult(
+            Workload("CartPole-v1", size),
+            (throughput.EngineResult("gymnasium-sync", call_seconds=5e-6 + 2e-6 * size),),
+        )
+        for size in (1, 8, 64)
+    ]
+    (cost,) = scaling.call_costs(results)
+    assert (cost.base_seconds, cost.each_seconds) == (pytest.approx(5e-6), pytest.approx(2e-6))
+    assert scaling.call_costs(results[:2]) == ()
+
+
+# --- before and after ------------------------------------------------------------------------------------
+
+
+def test_callgrinds_counts_are_read(tmp_path: Path) -> None:
+    dump = tmp_path / "counts.1"
+    dump.write_text("pid: 1\ndesc: Trigger: Client Request: sync-step\nevents: Ir\nsummary: 4200\n\ntotals: 4200\n")
+    assert instructions._read_dump(dump) == [("sync-step", 4200)]
+    dump.write_text("desc: Trigger: Program termination\ntotals: 7\n")
+    assert instructions._read_dump(dump) == []
+
+
+def test_what_to_install_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions.shutil, "which", lambda name: None)
+    with pytest.raises(instructions.NoCallgrindError, match="apt-get install valgrind"):
+        instructions.count_instructions(sys.executable, tmp_path)
+
+
+def test_a_revision_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["compare.py", "no-such-revision"])
+    with pytest.raises(SystemExit, match="no-such-revision: "):
+        compare.main()
+
+
+def test_before_and_after_are_compared_turn_by_turn() -> None:
+    sides = [
+        throughput.EngineResult("envfleet-sync before", steps_per_second=(100.0, 50.0, 100.0), median=100.0),
+        throughput.EngineResult("envfleet-sync after", steps_per_second=(90.0, 45.0, 95.0), median=90.0),
+    ]
+    change = compare._timed(throughput.WorkloadResult(Workload("CartPole-v1", 8), tuple(sides)), "envfleet-sync")
+    assert change is not None
+    assert (change.ratio, change.low, change.high) == (pytest.approx(0.9), 0.9, 0.95)
+    assert "| 8 x CartPole-v1, envfleet sync |" in compare.speeds_text([change])
+    assert "-10.0%" in compare.instructions_text([change])
+
+
 # --- verdicts --------------------------------------------------------------------------------------------
 
 
 def engine_result(engine: str, figures: tuple[float, ...]) -> throughput.EngineResult:
-    return throughput.EngineResult(engine, 0, figures, sorted(figures)[len(figures) // 2], 0.0, 0.0)
+    return throughput.EngineResult(engine, steps_per_second=figures, median=sorted(figures)[len(figures) // 2])
 
 
 def cartpole(**figures: tuple[float, ...]) -> throughput.WorkloadResult:
@@ -212,8 +477,8 @@ def test_a_requirement_holds_if_one_configuration_meets_it() -> None:
 
 
 def test_a_requirement_that_none_meets_fails_the_report() -> None:
-    result = cartpole(gym_sync=(100.0,), ours=(140.0,))
-    text, as_json = described(result)
+    as_json = described(cartpole(gym_sync=(100.0,), ours=(140.0,)))
+    text = tables.requirements(as_json)
     assert as_json["all_met"] is False
     assert "Requirements: 0 of 1 met" in text
     assert "1.40 against gymnasium-sync" in text
@@ -221,20 +486,14 @@ def test_a_requirement_that_none_meets_fails_the_report() -> None:
 
 
 def test_a_requirement_exactly_met_is_met() -> None:
-    assert described(cartpole(gym_sync=(100.0,), ours=(150.0,)))[1]["all_met"] is True
+    assert described(cartpole(gym_sync=(100.0,), ours=(150.0,)))["all_met"] is True
 
 
-def described(result: throughput.WorkloadResult) -> tuple[str, dict[str, Any]]:
-    found = report.Report(
-        machine.this_machine(),
-        load_before=(0.0, 0.0, 0.0),
-        load_after=(0.0, 0.0, 0.0),
-        plan=throughput.Plan(1.0, 1),
-        throughput=(result,),
-        creation_workload=Workload("LunarLander-v3", 64),
-        creation=(),
-    )
-    return report.verdicts_text(found.verdicts), found.as_json()
+def described(result: throughput.WorkloadResult) -> dict[str, Any]:
+    none = (0.0, 0.0, 0.0)
+    here = machine.this_machine()
+    found = report.Report("2000-01-01", "", 1.0, here, none, none, PLAN, (result,), Workload("LunarLander-v3", 64))
+    return found.as_json()
 
 
 def creation_result(engine: str, seconds: float, pss_bytes: int) -> creation.CreationResult:

@@ -23,7 +23,7 @@ import training_speed  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
 from learning import jobs, report, results, run  # noqa: E402
 from learning.studies import STUDIES, study_named  # noqa: E402
-from peers import contests, matches, sides, verdicts  # noqa: E402
+from peers import contests, matches, plain_training, sides, verdicts  # noqa: E402
 
 from envfleet.train import A2CConfig, PPOConfig, preset  # noqa: E402
 
@@ -371,6 +371,24 @@ def test_both_sides_have_the_same_settings() -> None:
     assert isinstance(ppo.ours, PPOConfig)
     assert (ppo.ours.minibatch_size, ppo.ours.epochs) == (64, 4)
     assert (ppo.theirs[0].settings["batch_size"], ppo.theirs[0].settings["n_epochs"]) == (64, 4)
+
+
+@pytest.mark.parametrize("more", [{}, {"batch_size": 64, "n_epochs": 2}])
+def test_the_plain_loop_makes_whole_rollouts(more: dict[str, int]) -> None:
+    settings = {
+        "n_steps": 64,
+        "learning_rate": 1e-3,
+        "gamma": 0.99,
+        "gae_lambda": 0.95,
+        "ent_coef": 0.0,
+        "vf_coef": 0.5,
+    }
+    request = {"env_id": "CartPole-v1", "num_envs": 2, "threads": 1, "seed": 0, "total_steps": 250}
+    found = plain_training.train({**request, "algo": "ppo" if more else "a2c", "settings": {**settings, **more}})
+    assert found["steps"] == 256
+    outcome = sides._outcome(0, found)
+    assert outcome.steps_per_second > 0
+    assert outcome.last_return is None, "hardly a hundred episodes yet"
 
 
 def test_we_are_held_against_their_fastest_way() -> None:

@@ -1,0 +1,30 @@
+"""Ours: `kind` is sync, process or native; further options are those of the class, and `first_ready`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envfleet import AsyncVectorEnv, SyncVectorEnv, make_vec
+from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet
+from harness.workloads import Workload
+
+
+def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:
+    """Make one, with default settings but for the options."""
+    settings = {name: value for name, value in options.items() if name not in ("kind", "first_ready")}
+    batch_size = max(workload.num_envs // 2, 1)
+    if options.get("first_ready"):
+        settings["batch_size"] = batch_size
+    envs = _make(workload, options["kind"], settings)
+    if not options.get("first_ready"):
+        return NextStepFleet.of(envs)
+    return FirstReadyFleet(envs, workload.num_envs, batch_size, envs.single_observation_space, envs.single_action_space)
+
+
+def _make(workload: Workload, kind: str, settings: dict[str, Any]) -> Any:
+    if kind == "native":
+        workload.register()
+        return make_vec(workload.env_id, workload.num_envs, "native", settings)
+    env_fns = [workload.env_fn()] * workload.num_envs
+    return {"sync": SyncVectorEnv, "process": AsyncVectorEnv}[kind](env_fns, **settings)

@@ -1,0 +1,123 @@
+"""Peers in virtual environments of their own: their pins must not decide ours, nor each other's."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = ROOT / "constraints.txt"
+PEERS_DIRECTORY = ROOT / "build" / "peers"
+MOST_SECONDS = 300.0
+LONGEST_REASON = 200
+
+Progress = Callable[[str], None]
+
+
+class InstallationError(RuntimeError):
+    """A peer could not be had here; says why in one line."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library and its version; what has to be there before it, and further flags of pip."""
+
+    name: str
+    package: str
+    before: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """What to tell pip to install, one call after another."""
+        return [*([list(self.before)] if self.before else []), [*self.flags, self.package]]
+
+
+def peers() -> dict[str, Peer]:
+    """Every peer by name."""
+    found = (
+        Peer("sb3", "stable-baselines3==2.9.0"),
+        Peer("tianshou", "tianshou==2.0.1"),
+        Peer("torchrl", "torchrl==0.14.1"),
+        Peer("envpool", "envpool==1.2.5"),
+        Peer("gymnax", "gymnax==1.0.1", before=("six",)),  # which it imports and does not ask for
+        Peer(
+            "pufferlib",
+            "pufferlib==3.0.0",
+            before=("setuptools<81", "wheel", "Cython", "numpy<2"),
+            flags=("--no-build-isolation",),
+        ),
+    )
+    return {peer.name: peer for peer in found}
+
+
+def peer_python(peer: Peer, directory: Path, progress: Progress) -> str:
+    """The interpreter of the peer's environment in `directory`, which is made first if there is none.
+
+    A failure is written down beside the directory and not tried again until that file is removed.
+    """
+    python = directory / "bin" / "python"
+    if _has(python, peer):
+        return str(python)
+    note = directory.with_name(f"{directory.name}.failed")
+    if note.exists() and (earlier := json.loads(note.read_text()))["commands"] == peer.commands:
+        raise InstallationError(f"{earlier['error']} (remove {note.name} to try again)")
+    progress(f"installing {peer.package} into {directory}")
+    try:
+        _install(directory, peer)
+    except InstallationError as error:
+        note.write_text(json.dumps({"commands": peer.commands, "error": str(error)}, indent=2) + "\n")
+        raise
+    return str(python)
+
+
+def telling_line(text: str) -> str:
+    """The last line that speaks of an error, else the last one; never a long one, nor one with this machine's paths."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing"]
+    telling = [line for line in lines if re.search(r"error", line, re.IGNORECASE) and not line.startswith("note:")]
+    named = [line for line in telling if re.match(r"[\w.]+(Error|Exception)\b", line)]
+    line = re.sub(r"\w+://\S+", "a URL", (named or telling or lines)[-1])
+    return re.sub(r"(/[\w.+-]+){2,}/", ".../", line)[:LONGEST_REASON]
+
+
+def make_venv(directory: Path) -> Path:
+    """An environment on top of ours; returns its interpreter.
+
+    It sees our packages behind its own: the environments are the ones we step, torch is not installed once more, and
+    what a peer needs in another version it gets for itself. By plain paths, so that what our environment's own files of
+    paths would start, such as our envfleet, stays out.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)], check=True)
+    (site_packages,) = directory.glob("lib/python*/site-packages")
+    ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (site_packages / "our_packages.pth").write_text("\n".join(ours) + "\n")
+    return directory / "bin" / "python"
+
+
+def _install(directory: Path, peer: Peer) -> None:
+    python = make_venv(directory)
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
+    for packages in peer.commands:
+        # Constrained: anything that asks for torch would otherwise take the newest, with its CUDA libraries.
+        command = [*pip, *packages, "-c", str(CONSTRAINTS)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise InstallationError(f"installing {packages[-1]} took more than {MOST_SECONDS:.0f} s") from None
+        if done.returncode:
+            raise InstallationError(f"pip install {packages[-1]}: {telling_line(done.stderr)}")
+
+
+def _has(python: Path, peer: Peer) -> bool:
+    if not python.exists():
+        return False
+    name, _, wanted = peer.package.partition("==")
+    question = f"from importlib.metadata import version; print(version({name!r}))"
+    answer = subprocess.run([str(python), "-c", question], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() == wanted
