@@ -63,7 +63,8 @@ def start_method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[1, 3], ids=["alone", "shared"], scope="module")
-def envs_a_worker(request: pytest.FixtureRequest) -> int:
-    """How many environments share a worker."""
-    return int(request.param)
+@pytest.fixture(params=["fork alone", "fork shared", "spawn shared"], scope="module")
+def sharing(request: pytest.FixtureRequest) -> tuple[int, str]:
+    """How many environments share a worker, and how it is started; a start takes spawn a second."""
+    start_method, how = request.param.split()
+    return {"alone": 1, "shared": 3}[how], start_method

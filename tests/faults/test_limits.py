@@ -119,14 +119,13 @@ def test_a_constructor_that_raises_again_in_place_is_tried_until_the_limit(tmp_p
         assert (tmp_path / "3").read_text() == "|" * 5
 
 
-@pytest.mark.parametrize("how", ["step", "send"])
-@pytest.mark.parametrize("vain", MADE_IN_VAIN)
+@pytest.mark.parametrize(("how", "vain"), [("step", "die"), ("send", "die"), ("step", "hang")])
 def test_a_worker_that_is_lost_while_it_restarts_is_restarted(tmp_path: Path, how: str, vain: str) -> None:
-    care: dict[str, Any] = {"max_restarts": 2, "restart_window": 0.5, "start_timeout": START_TIMEOUT}
+    care: dict[str, Any] = {"max_restarts": 1, "restart_window": 0.5, "start_timeout": START_TIMEOUT}
     with fleet(env_fns=fragile_fns(tmp_path, SECOND_AND_LATER, vain), on_failure="restart", **care) as envs:
         envs.reset(seed=0)
         kind = WorkerDiedError if vain == "die" else WorkerStuckError
-        with soon(), pytest.raises(kind, match="restarted 2 times") as caught:
+        with soon(), pytest.raises(kind, match="restarted 1 time within") as caught:
             act(envs, how, Fault.KILL)
         wanted = "SIGKILL" if vain == "die" else r"environment 3 was still being made after 1 s (start_timeout)"
         assert wanted in str(caught.value)
@@ -135,8 +134,7 @@ def test_a_worker_that_is_lost_while_it_restarts_is_restarted(tmp_path: Path, ho
         envs.step(zeros(envs))
 
 
-@pytest.mark.parametrize("how", ["step", "send"])
-@pytest.mark.parametrize("vain", MADE_IN_VAIN)
+@pytest.mark.parametrize(("how", "vain"), [("step", "die"), ("send", "die"), ("step", "hang")])
 def test_a_worker_that_is_lost_while_it_restarts_may_recover(tmp_path: Path, how: str, vain: str) -> None:
     fns = fragile_fns(tmp_path, SECOND, vain)
     with fleet(env_fns=fns, on_failure="restart", start_timeout=START_TIMEOUT) as envs:

@@ -33,10 +33,10 @@ IN_PLACE = (Fault.RAISE, *BAD_OUTPUTS)
 MODES = list(AutoresetMode)
 
 
-@pytest.fixture(scope="module")
-def envs(start_method: str, envs_a_worker: int) -> Iterator[AsyncVectorEnv]:
+@pytest.fixture(scope="module", params=[(1, "fork"), (3, "fork"), (1, "spawn")], ids=str)
+def envs(request: pytest.FixtureRequest) -> Iterator[AsyncVectorEnv]:
     """One fleet for all: restarts must leave nothing that a later test could trip over."""
-    with fleet(envs_a_worker, start_method, on_failure="restart", max_restarts=None, step_timeout=STEP_TIMEOUT) as one:
+    with fleet(*request.param, on_failure="restart", max_restarts=None, step_timeout=STEP_TIMEOUT) as one:
         yield one
 
 
@@ -100,7 +100,6 @@ def test_a_reset_that_fails_every_time_ends_at_the_limit(fault: Fault) -> None:
 
 
 def test_a_call_that_is_lost_is_told_and_not_repeated(envs: AsyncVectorEnv) -> None:
-    skip_on_spawn(envs, "alone" if envs.num_envs == 2 else "shared", ["shared"])
     oracle, victim = begun(envs), envs.num_envs - 1
     with pytest.raises(EnvRaisedError, match="told to raise"):
         envs.call("suffer", int(Fault.RAISE), indices=[victim])

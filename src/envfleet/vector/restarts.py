@@ -98,6 +98,7 @@ class RestartBudget:
         seconds = 0.0 if endless else max(self._care.window, math.ceil(time.monotonic() - self._times[0]))
         within = f" within {seconds:g} s" if seconds else ""
         return (
-            f"It had been restarted {len(self._times)} times{within}, which is all that max_restarts allows. "
+            f"It had been restarted {len(self._times)} time{'s' * (len(self._times) != 1)}{within}, which is all that "
+            "max_restarts allows. "
             "Mend the environment, or allow more."
         )
