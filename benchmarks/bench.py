@@ -14,16 +14,18 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness import machine, plot, report, tables
-from harness.creation import CreationResult, compare_creation
+from harness.creation import compare_creation
 from harness.engines import ENGINES
 from harness.environments import BUSY
 from harness.installation import PEERS_DIRECTORY, InstallationError, peer_python, peers
@@ -36,23 +38,23 @@ SECTIONS = ("throughput", "creation", "scaling", "training")
 FULL, FULL_REPEATS = 0.4, 3
 QUICK, QUICK_REPEATS = 0.2, 3
 SCALING_WORKLOADS = (Workload(BUSY, 8), Workload(CHEETAH, 64))
-TRAINING = ("--sections", "speed", "--steps", "10000", "--turns", "2")
+TRAINING = ("--sections", "speed", "--steps", "10000", "--turns", "2", "--one-thread")
+MOST_TRAINING_SECONDS = 300.0
 
 
 def main() -> None:
     """Measure, write the result, its tables and its plot."""
     options = parse_arguments()
     if options.again:
-        result = json.loads(options.again.read_text())
-        write(result, options.again)
+        write(json.loads(options.again.read_text()), options.again)
         return
-    with tempfile.TemporaryDirectory() as scratch:
-        found = measure(options, Path(scratch))
     options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / f"{options.name or default_name(found)}.json"
-    result = json.loads(json.dumps(found.as_json()))
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    print(write(result, path))
+    path = options.output / f"{options.name or default_name(machine.this_machine())}.json"
+    with tempfile.TemporaryDirectory() as scratch:
+        for found in measure(options, Path(scratch)):
+            # After every part: a run that is stopped loses only what it has not measured yet.
+            path.write_text(json.dumps(found.as_json(), indent=1) + "\n")
+    print(write(json.loads(path.read_text()), path))
     progress(f"written: {path}, and .md and .png beside it")
 
 
@@ -103,43 +105,53 @@ def parse_workload(text: str) -> Workload:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def measure(options: argparse.Namespace, scratch: Path) -> report.Report:
-    """Run what was asked for. Engines run in `scratch`: MuJoCo writes its warnings to where it is started."""
+def measure(options: argparse.Namespace, scratch: Path) -> Iterator[report.Report]:
+    """Run what was asked for; yields all that is known after every part.
+
+    Engines run in `scratch`: MuJoCo writes its warnings to where it is started.
+    """
     preset = Plan(QUICK, QUICK_REPEATS) if options.quick else Plan(FULL, FULL_REPEATS)
     plan = Plan(options.slice or preset.slice_seconds, options.repeats or preset.repeats)
     installed = install(options.engines, options.peers)
     entrants = [entrant(name, installed) for name in options.engines]
-    here, load_before, begin = machine.this_machine(), os.getloadavg(), time.monotonic()
-    progress(report.machine_text(here, load_before))
-    wanted = {section: section in options.sections for section in SECTIONS}
-    throughput = [
-        compare(each, entrants, plan, scratch, progress) for each in options.workloads if wanted["throughput"]
-    ]
-    creation: tuple[CreationResult, ...] = ()
-    if wanted["creation"]:
-        creation = compare_creation(options.creation, entrants, plan.repeats, scratch, progress)
-    scaling = [
-        found
-        for workload in SCALING_WORKLOADS
-        if wanted["scaling"]
-        for found in compare_workers(workload, entrants, here.usable_cores, plan, scratch, progress)
-    ]
-    training = train(options.peers, scratch) if wanted["training"] else None
-    return report.Report(
-        date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+    begin = time.monotonic()
+    found = report.Report(
+        date=today(),
         command=command_of(options),
-        seconds=time.monotonic() - begin,
-        machine=here,
-        load_before=load_before,
+        seconds=0.0,
+        machine=machine.this_machine(),
+        load_before=os.getloadavg(),
         load_after=os.getloadavg(),
         plan=plan,
-        throughput=tuple(throughput),
         creation_workload=options.creation,
-        creation=creation,
-        scaling=tuple(scaling),
         peers={name: {key: peer[key] for key in peer if key != "python"} for name, peer in installed.items()},
-        training=training,
     )
+    progress(report.machine_text(found.machine, found.load_before))
+    for part in parts(options, entrants, found, scratch):
+        news: dict[str, Any] = {name: (*getattr(found, name), *more) for name, more in part.items()}
+        found = replace(found, **news, seconds=time.monotonic() - begin, load_after=os.getloadavg())
+        yield found
+
+
+Part = dict[str, Sequence[Any]]
+
+
+def parts(
+    options: argparse.Namespace, entrants: Sequence[Entrant], found: report.Report, scratch: Path
+) -> Iterator[Part]:
+    """What each measurement adds to the report, by the name of its field."""
+    plan, cores = found.plan, found.machine.usable_cores
+    if "throughput" in options.sections:
+        for workload in options.workloads:
+            yield {"throughput": [compare(workload, entrants, plan, scratch, progress)]}
+    if "creation" in options.sections:
+        repeats = 1 if options.quick else plan.repeats
+        yield {"creation": compare_creation(options.creation, entrants, repeats, scratch, progress)}
+    if "scaling" in options.sections:
+        for workload in SCALING_WORKLOADS:
+            yield {"scaling": compare_workers(workload, entrants, cores, plan, scratch, progress)}
+    if "training" in options.sections:
+        yield {"training": train(options.peers, scratch)}
 
 
 def install(names: Sequence[str], directory: Path) -> dict[str, dict[str, str]]:
@@ -165,17 +177,26 @@ def entrant(name: str, installed: Mapping[str, Mapping[str, str]]) -> Entrant:
     return Entrant(engine, peer.get("python", ""), peer.get("error"))
 
 
-def train(directory: Path, scratch: Path) -> dict[str, Any] | None:
-    """Training from beginning to end, against Stable-Baselines3; None if that failed, which is told."""
+def train(directory: Path, scratch: Path) -> list[dict[str, Any]]:
+    """Training from beginning to end, against Stable-Baselines3: one result, or none if that failed, which is told."""
     path = scratch / "training.json"
     command = [sys.executable, str(HERE / "training_speed.py"), *TRAINING, "--peers-venv", str(directory / "sb3")]
     progress("training")
-    done = subprocess.run([*command, "--json", str(path)], stdout=subprocess.DEVNULL, cwd=scratch, check=False)
-    if done.returncode:
-        progress("training failed")
-        return None
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result
+    # In a session of its own: out of time, the run that it has just started has to end with it.
+    with subprocess.Popen(
+        [*command, "--json", str(path)], stdout=subprocess.DEVNULL, cwd=scratch, start_new_session=True
+    ) as process:
+        try:
+            code: int | None = process.wait(MOST_TRAINING_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if code != 0:
+        progress("training took too long" if code is None else f"training ended with {code}")
+        return []
+    return [json.loads(path.read_text())]
 
 
 def command_of(options: argparse.Namespace) -> str:
@@ -196,11 +217,16 @@ def command_of(options: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def default_name(found: report.Report) -> str:
+def default_name(here: machine.Machine) -> str:
     """Date and machine, fit for a file: 2026-01-31-2-cores-some-processor."""
-    processor = re.sub(r"\(\w+\)|\bCPU\b|@.*", "", found.machine.processor)
+    processor = re.sub(r"\(\w+\)|\bCPU\b|@.*", "", here.processor)
     slug = re.sub(r"[^a-z0-9]+", "-", processor.lower()).strip("-")
-    return f"{found.date}-{found.machine.usable_cores}-cores-{slug}"
+    return f"{today()}-{here.usable_cores}-cores-{slug}"
+
+
+def today() -> str:
+    """In UTC: 2026-01-31."""
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
 def progress(text: str) -> None:

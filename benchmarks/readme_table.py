@@ -101,12 +101,13 @@ def _sentences(result: dict[str, Any]) -> list[str]:
             f"Creating {_fleet(result['creation_workload'])} with the first reset: {_creation(ours)} in envfleet's "
             f"worker processes against {_creation(theirs)} in Gymnasium's."
         )
-    lines += [_training(result["training"]["env_id"], speed) for speed in _speeds(result) if speed["best_peer"]]
+    lines += [
+        _training(training["env_id"], speed)
+        for training in result["training"]
+        for speed in training["speed"]
+        if speed["best_peer"]
+    ]
     return lines
-
-
-def _speeds(result: dict[str, Any]) -> list[dict[str, Any]]:
-    return result["training"]["speed"] if result["training"] else []
 
 
 def _training(env_id: str, speed: dict[str, Any]) -> str:

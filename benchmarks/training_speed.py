@@ -51,6 +51,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--goals", nargs="+", type=float, metavar="RETURN", help="to reach, the lowest first, default 200 230")
     add("--time-budget", type=float, metavar="SECONDS", help=f"to reach them in, default {FULL.most_seconds:g}")
     add("--quick", action="store_true", help="one rollout a turn, two seconds to reach a return")
+    add("--one-thread", action="store_true", help="peers with one thread of torch only")
     add("--no-peers", action="store_true", help="leave Stable-Baselines3 out")
     add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers/sb3")
     add("--json", type=Path, metavar="PATH", help="write every figure to this file")
@@ -88,7 +89,10 @@ def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report
         machine=here,
         load_before=load_before,
         profile=tuple(contests.profile(algo, plan) for algo in wanted["profile"]),
-        speed=tuple(contests.compare_speed(algo, plan, python, progress) for algo in wanted["speed"]),
+        speed=tuple(
+            contests.compare_speed(algo, plan, python, progress, one_thread=options.one_thread)
+            for algo in wanted["speed"]
+        ),
         time_to_return=tuple(
             contests.compare_time_to_return(algo, plan, python, progress) for algo in wanted["return"]
         ),
@@ -106,7 +110,7 @@ def command_of(options: argparse.Namespace) -> str:
     for name in ("steps", "turns", "time_budget"):
         value = getattr(options, name)
         words += [f"--{name.replace('_', '-')}", f"{value:g}"] if value else []
-    words += [flag for flag, on in (("--quick", options.quick), ("--no-peers", options.no_peers)) if on]
+    words += [f"--{name.replace('_', '-')}" for name in ("quick", "one_thread", "no_peers") if getattr(options, name)]
     return shlex.join(words)
 
 

@@ -24,7 +24,7 @@ class Report:
 
     Attributes:
         peers: What each peer is, or why it could not be had.
-        training: The result of training_speed.py; None if it was not asked for.
+        training: The result of training_speed.py, if there is one.
     """
 
     date: str
@@ -34,12 +34,12 @@ class Report:
     load_before: Load
     load_after: Load
     plan: Plan
-    throughput: tuple[WorkloadResult, ...]
     creation_workload: Workload
+    throughput: tuple[WorkloadResult, ...] = ()
     creation: tuple[CreationResult, ...] = ()
     scaling: tuple[Scaling, ...] = ()
     peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    training: Mapping[str, Any] | None = None
+    training: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def verdicts(self) -> list[Verdict]:

@@ -161,18 +161,16 @@ def _scaling(result: Result) -> str:
 
 
 def _training(result: Result) -> str:
-    if not result["training"]:
-        return ""
-    rows = [
-        [f"{each['algo'].upper()}: {runs['name']}", f"{runs['steps_per_second']:,.0f}"]
-        for each in result["training"]["speed"]
-        for runs in each["contestants"]
-    ]
-    env_id, steps = result["training"]["env_id"], result["training"]["plan"]["steps"]
-    title = (
-        f"## Training on {env_id}, the same settings, about {steps:,} steps: steps/s from the first reset to the end"
-    )
-    return f"{title}\n\n{table(['contestant', 'steps/s'], rows)}"
+    parts = []
+    for training in result["training"]:
+        rows = [
+            [f"{each['algo'].upper()}: {runs['name']}", f"{runs['steps_per_second']:,.0f}"]
+            for each in training["speed"]
+            for runs in each["contestants"]
+        ]
+        title = f"## Training on {training['env_id']}, the same settings: steps/s from the first reset to the end"
+        parts.append(f"{title}\n\n{table(['contestant', 'steps/s'], rows)}")
+    return "\n\n".join(parts)
 
 
 def requirements(result: Result) -> str:

@@ -137,12 +137,15 @@ class ProfileResult:
         return self.steps / sum(self.seconds.values())
 
 
-def compare_speed(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> SpeedResult:
-    """Train with the same settings for the same number of steps, in turns."""
+def compare_speed(
+    algo: str, plan: Plan, peer_python: str | None, progress: Progress, *, one_thread: bool = False
+) -> SpeedResult:
+    """Train with the same settings for the same number of steps, in turns; `one_thread` leaves out other ways."""
     match = same_settings(algo)
     ours = Ours(OURS, match.ours)
     peer = match.theirs[0].side(algo, peer_python) if peer_python else None
-    others = (*variants(peer), plain_loop(peer)) if peer else ()
+    ways = [way for way in variants(peer) if way.threads == 1 or not one_thread] if peer else []
+    others = (*ways, plain_loop(peer)) if peer else ()
     limits = Limits(match.whole_rollouts(plan.steps))
     outcomes: dict[str, list[Outcome]] = {side.name: [] for side in (ours, *others)}
     for turn in range(plan.turns):

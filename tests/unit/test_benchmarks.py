@@ -176,7 +176,7 @@ def test_an_engine_that_fails_shows_its_error_and_the_others_go_on(tmp_path: Pat
     assert result.of("pufferlib") is None
     assert result.left_out == {"ale-vector": "does not have this environment"}
     found = report.Report(
-        "2000-01-01", "", 1.0, machine.this_machine(), (0, 0, 0), (0, 0, 0), PLAN, (result,), HEADLINE[0]
+        "2000-01-01", "", 1.0, machine.this_machine(), (0, 0, 0), (0, 0, 0), PLAN, HEADLINE[0], (result,)
     )
     text = tables.markdown(found.as_json())
     assert "- PufferLib multiprocessing: pip install pufferlib: no" in text
@@ -492,7 +492,7 @@ def test_a_requirement_exactly_met_is_met() -> None:
 def described(result: throughput.WorkloadResult) -> dict[str, Any]:
     none = (0.0, 0.0, 0.0)
     here = machine.this_machine()
-    found = report.Report("2000-01-01", "", 1.0, here, none, none, PLAN, (result,), Workload("LunarLander-v3", 64))
+    found = report.Report("2000-01-01", "", 1.0, here, none, none, PLAN, Workload("LunarLander-v3", 64), (result,))
     return found.as_json()
 
 
