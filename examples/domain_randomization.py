@@ -1,4 +1,4 @@
-"""Does training in many different environments help in one never seen? A lander with and without randomisation.
+"""Does training in ever new environments help in one never seen? A lander with and without randomisation.
 
 Both agents learn for equally long; then each of them lands under every gravity and every wind.
 """
@@ -16,7 +16,7 @@ def main(total_steps: int = 2_500_000, episodes: int = 50, num_envs: int = 32) -
     Args:
         total_steps: how long each of the two learns.
         episodes: how many to play in each scenario.
-        num_envs: how many environments there are, and so how many different ones with randomisation.
+        num_envs: how many environments run at a time; with randomisation each of their episodes is another one.
     """
     # The preset draws gravity, wind, its power and its turbulence; a parameter written out replaces the preset's:
     # the preset keeps close to the Earth, this goes to the Moon.

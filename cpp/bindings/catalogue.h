@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,20 +17,6 @@ struct Kind {
 };
 
 using Catalogue = std::map<std::string, Kind>;
-
-template <Environment Env>
-typename Env::Params params_from(const NamedValues& values) {
-    typename Env::Params params{};
-    for (const auto& [name, value] : values) {
-        bool known = set_parameter<Env>(params, name, value);
-        if constexpr (HasConstants<Env>) {
-            known = known || set_field(Env::constants(), params, name, value);
-        }
-        if (!known) throw std::invalid_argument("there is no parameter '" + name + "'");
-    }
-    if constexpr (requires { params.prepare(); }) params.prepare();
-    return params;
-}
 
 template <Environment Env>
 Kind kind() {

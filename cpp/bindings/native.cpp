@@ -1,5 +1,6 @@
 // envfleet._native: pools of compiled environments as Python sees them.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -115,6 +116,12 @@ NB_MODULE(_native, m) {
              "Does what each row's ticket says: 0 nothing, 1 step, 2 reset.")
         .def("check_options", &PyPool::check_options, "options"_a)
         .def("seed", &PyPool::seed, "env"_a, "seed"_a)
+        .def("plan_episode", &PyPool::plan_episode, "env"_a, "parameters"_a, "time_limit"_a,
+             "seed"_a.none(), "What the episode after those planned already is to be played with.")
+        .def("forget_plans", &PyPool::forget_plans, "env"_a)
+        .def("plans", &PyPool::plans, "env"_a, "How many episodes are planned.")
+        .def("lacks_plans", &PyPool::lacks_plans, "Whether some environment has none.")
+        .def("adopt_plan", &PyPool::adopt_plan, "env"_a, "Begins a planned episode, but for reset.")
         .def("infos", &PyPool::infos, "The infos of the last turn.")
         .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")
         .def_rw("ready", &PyPool::ready, "Whether step() may step.")

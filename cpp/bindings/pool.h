@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -89,7 +90,7 @@ class PyPool {
     }
 
     nb::object step(nb::handle actions, bool copy) {
-        const std::byte* data = ready ? plain_actions(actions) : nullptr;
+        const std::byte* data = ready && !pool_->lacks_plans() ? plain_actions(actions) : nullptr;
         if (data == nullptr) return nb::none();
         run([&] { pool_->step(data); });
         if (pool_->failure()) {
@@ -134,6 +135,18 @@ class PyPool {
         std::vector<uint32_t> entropy(words);
         std::memcpy(entropy.data(), bytes.c_str(), 4 * words);
         pool_->rng(checked(env)).seed(entropy);
+    }
+
+    void plan_episode(size_t env, nb::handle parameters, int64_t time_limit,
+                      std::optional<uint32_t> seed) {
+        pool_->plan_episode(checked(env), {named_values_from(parameters), time_limit, seed});
+    }
+    void forget_plans(size_t env) { pool_->forget_plans(checked(env)); }
+    size_t plans(size_t env) const { return pool_->plans(checked(env)); }
+    bool lacks_plans() const { return pool_->lacks_plans(); }
+    void adopt_plan(size_t env) {
+        if (pool_->plans(checked(env)) == 0) throw nb::value_error("no episode was planned");
+        pool_->adopt_plan(env);
     }
 
     nb::dict infos() const {

@@ -24,6 +24,13 @@ struct Failure {
 // What one environment is to do while others do something else.
 enum class Ticket : uint8_t { none, step, reset };
 
+// What an episode yet to come is to be played with; without a seed the generator runs on.
+struct EpisodePlan {
+    NamedValues parameters;
+    int64_t time_limit;
+    std::optional<uint32_t> seed;
+};
+
 struct PoolSetup {
     size_t num_envs;
     Autoreset autoreset;
@@ -59,6 +66,16 @@ class AnyPool {
 
     // The first environment that failed in the last step or reset.
     virtual std::optional<Failure> failure() const = 0;
+
+    // Adds an episode to those planned for a row. From the first plan on every reset of any row
+    // begins the next episode planned for it, so that each must have one: see lacks_plans().
+    virtual void plan_episode(size_t env, const EpisodePlan& plan) = 0;
+    virtual void forget_plans(size_t env) = 0;
+    virtual size_t plans(size_t env) const = 0;
+    virtual bool lacks_plans() const = 0;
+
+    // Gives a row the parameters and the time limit of its next episode without a reset.
+    virtual void adopt_plan(size_t env) = 0;
 
     virtual Rng& rng(size_t env) = 0;
     virtual int64_t& elapsed(size_t env) = 0;

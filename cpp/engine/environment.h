@@ -37,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -114,6 +115,21 @@ std::vector<std::string> parameter_names(const typename Env::Params& params) {
     } else {
         return field_names(Env::parameters());
     }
+}
+
+// The parameters of one environment; std::invalid_argument says which cannot be.
+template <Environment Env>
+typename Env::Params params_from(const NamedValues& values) {
+    typename Env::Params params{};
+    for (const auto& [name, value] : values) {
+        bool known = set_parameter<Env>(params, name, value);
+        if constexpr (HasConstants<Env>) {
+            known = known || set_field(Env::constants(), params, name, value);
+        }
+        if (!known) throw std::invalid_argument("there is no parameter '" + name + "'");
+    }
+    if constexpr (requires { params.prepare(); }) params.prepare();
+    return params;
 }
 
 }  // namespace envfleet

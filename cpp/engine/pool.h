@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -93,6 +95,22 @@ class Pool final : public AnyPool {
     }
 
     std::optional<Failure> failure() const override { return failure_; }
+
+    void plan_episode(size_t env, const EpisodePlan& plan) override {
+        Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
+        one_params_each();
+        plans_.resize(num_envs_);
+        plans_[env].push_back(std::move(episode));
+        note_lack_of_plans();
+    }
+    void forget_plans(size_t env) override {
+        if (!plans_.empty()) plans_[env].clear();
+        note_lack_of_plans();
+    }
+    size_t plans(size_t env) const override { return plans_.empty() ? 0 : plans_[env].size(); }
+    bool lacks_plans() const override { return lacks_plans_.load(std::memory_order_relaxed); }
+    void adopt_plan(size_t env) override { begin_planned(env); }
+
     Rng& rng(size_t env) override { return rngs_[env]; }
     int64_t& elapsed(size_t env) override { return elapsed_[env]; }
     int64_t& time_limit(size_t env) override { return limits_[env]; }
@@ -116,7 +134,7 @@ class Pool final : public AnyPool {
     bool set(size_t env, std::string_view name, const Value& value) override {
         Params changed = params_of(env);
         if (set_parameter<Env>(changed, name, value)) {
-            if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
+            one_params_each();
             params_[env] = std::move(changed);
             return true;
         }
@@ -155,6 +173,11 @@ class Pool final : public AnyPool {
 
   private:
     struct None {};
+    struct Episode {
+        Params params;
+        int64_t time_limit;
+        std::optional<uint32_t> seed;
+    };
     static constexpr size_t block = 64;
 
     // A value that cannot be shown is refused, and the state stays as it was.
@@ -177,6 +200,26 @@ class Pool final : public AnyPool {
     }
 
     const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
+
+    void one_params_each() {
+        if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
+    }
+
+    void note_lack_of_plans() {
+        const auto none = [](const auto& episodes) { return episodes.empty(); };
+        lacks_plans_.store(std::any_of(plans_.begin(), plans_.end(), none),
+                           std::memory_order_relaxed);
+    }
+
+    void begin_planned(size_t env) {
+        if (plans_[env].empty()) throw std::logic_error("no episode was planned");
+        Episode& next = plans_[env].front();
+        params_[env] = std::move(next.params);
+        limits_[env] = next.time_limit;
+        if (next.seed) rngs_[env].seed({&*next.seed, 1});
+        plans_[env].pop_front();
+        if (plans_[env].empty()) lacks_plans_.store(true, std::memory_order_relaxed);
+    }
 
     static size_t action_size(const Params& params) {
         if constexpr (std::is_pointer_v<Action>) return Env::action_size(params);
@@ -291,6 +334,7 @@ class Pool final : public AnyPool {
     template <class Opts>
     void restart(size_t env, const Opts& options) {
         elapsed_[env] = 0;
+        if (!plans_.empty()) begin_planned(env);
         if constexpr (HasOptions<Env>) {
             Env::reset(states_[env], rngs_[env], params_of(env), options);
         } else {
@@ -368,6 +412,8 @@ class Pool final : public AnyPool {
     std::vector<int64_t> limits_;
     Buffers out_;
     std::vector<Params> params_;
+    std::vector<std::deque<Episode>> plans_;  // none at all, or one queue an environment
+    std::atomic<bool> lacks_plans_{false};
     std::vector<State> states_;
     std::vector<Rng> rngs_;
     std::vector<int64_t> elapsed_;

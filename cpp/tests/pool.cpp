@@ -24,8 +24,9 @@ struct Counter {
     using Action = int64_t;
     static constexpr int64_t num_actions = 10;
 
-    static void reset(State& s, Rng&, const Params&) {
+    static void reset(State& s, Rng&, const Params& p) {
         *s.steps = 0;
+        s.length = p.length;
         ++s.episodes;
     }
     static Outcome step(State& s, Rng&, const Params&, int64_t action) {
@@ -142,6 +143,52 @@ void test_snapshots() {
     check(fleet.pool.elapsed(0) == 1 && fleet.pool.elapsed(1) == 6);
 }
 
+EpisodePlan planned(int64_t length, std::optional<uint32_t> seed = {}) {
+    return {{{"length", length}}, 1000, seed};
+}
+
+void test_planned_episodes() {
+    Counters fleet(40, Autoreset::next_step, 4, false);
+    const std::vector<int64_t> actions(40, 1);
+    const auto steps_of_an_episode = [&] {
+        int64_t steps = 0;
+        do {
+            fleet.step(actions);
+            ++steps;
+        } while (!fleet.terminated[7]);
+        return steps;
+    };
+    check(!fleet.pool.lacks_plans());
+    for (size_t env = 0; env < 40; ++env) {
+        for (const int64_t length : {2, 5, 1}) fleet.pool.plan_episode(env, planned(length));
+    }
+    check(!fleet.pool.lacks_plans() && fleet.pool.plans(7) == 3);
+    fleet.reset();
+    check(steps_of_an_episode() == 2);
+    check(steps_of_an_episode() == 1 + 5);  // the reset is a step of its own
+    check(!fleet.pool.lacks_plans());
+    check(steps_of_an_episode() == 1 + 1);
+    check(fleet.pool.lacks_plans() && fleet.pool.plans(7) == 0);
+    fleet.step(actions);  // nothing was planned
+    check(fleet.pool.failure().has_value());
+
+    for (size_t env = 0; env < 40; ++env) fleet.pool.plan_episode(env, planned(4, 11));
+    check(!fleet.pool.lacks_plans());
+    fleet.reset();
+    Rng seeded;
+    const uint32_t eleven = 11;
+    seeded.seed({&eleven, 1});
+    check(fleet.pool.rng(3).random() == seeded.random());
+    check(std::get<int64_t>(*fleet.pool.get(3, "length")) == 4);
+
+    fleet.pool.plan_episode(3, planned(6));
+    fleet.pool.adopt_plan(3);
+    check(std::get<int64_t>(*fleet.pool.get(3, "length")) == 6);
+    fleet.pool.plan_episode(3, planned(7));
+    fleet.pool.forget_plans(3);
+    check(fleet.pool.plans(3) == 0 && fleet.pool.lacks_plans());
+}
+
 // Under the thread sanitizer this is the test: helpers come late, lose their rows, get new work.
 void test_threads(bool adaptive) {
     for (const unsigned threads : {2u, 3u, 8u}) {
@@ -171,6 +218,7 @@ int main() {
     test_failures_name_the_first_and_spare_the_others();
     test_fields();
     test_snapshots();
+    test_planned_episodes();
     test_threads(false);
     test_threads(true);
     test_pools_that_are_made_and_ended_in_a_hurry();

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec, VectorizeMode, _find_spec, load_env_creator
+from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
+from envfleet.episodes import StreamOrigin
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.own import OwnEnvironment
 from envfleet.plan import Plan, choose, measure_step
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
+from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, SyncVectorEnv
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.vector.native import has_native, make_native
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.share import EnvFn
-
-EnvMaker: TypeAlias = Callable[..., AnyEnv]
-Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]
 
 _BACKENDS = {"auto": "auto", "native": "native", "sync": "sync", "process": "process", "async": "process"}
 _GYMNASIUM_NAMES = {"native": "native", "sync": "sync", "process": "async"}
 _BACKEND_OF: dict[type[FleetVectorEnv], str] = {
     NativeVectorEnv: "native",
+    AtariVectorEnv: "native",
     SyncVectorEnv: "sync",
     AsyncVectorEnv: "process",
 }
-_CALLABLE = "callable"
-"""The namespace of specs that stand for a function: it is called as it is, not through gymnasium.make."""
-
 _MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 _PROCESS_ONLY = frozenset(
     (
@@ -63,6 +59,7 @@ class _Request:
     wrappers: tuple[Wrapper, ...]
     randomize: Mapping[str, Distribution]
     randomize_seed: int | None
+    randomize_on: str
     env_kwargs: dict[str, Any]
 
 
@@ -76,6 +73,7 @@ def make_vec(
     vectorization_mode: str | VectorizeMode | None = None,
     randomize: Mapping[str, Distribution] | None = None,
     randomize_seed: int | None = None,
+    randomize_on: str = "make",
     **env_kwargs: Any,
 ) -> FleetVectorEnv:
     """Makes ``num_envs`` copies of an environment behind one batched interface.
@@ -97,9 +95,12 @@ def make_vec(
         randomize: Distributions of constructor parameters by name: ``{"gravity": uniform(-12, -8)}`` gives
             every environment a gravity of its own; ``envs.parameters`` shows them.
         randomize_seed: Fixes these parameters; by default fresh entropy.
+        randomize_on: "make": they are drawn once, when the environments are made. "reset": every episode has its own,
+            see docs/randomization.md; ``reset(seed=...)`` then fixes them too. Python environments are made again for
+            that, which costs what making one costs; compiled ones are not.
         **env_kwargs: Passed to the environment's constructor (for ids, to ``gymnasium.make``).
     """
-    spec = _spec_of(id)
+    spec = spec_of(id)
     asked = _Request(
         _checked_num_envs(num_envs),
         _checked_backend(backend, vectorization_mode),
@@ -107,6 +108,7 @@ def make_vec(
         tuple(wrappers or ()),
         dict(randomize or {}),
         randomize_seed,
+        _checked_randomize_on(randomize_on),
         env_kwargs,
     )
     _refuse_given_and_randomised(asked)
@@ -124,7 +126,7 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
     if envs is None:
         envs = _make_from_functions(spec, request, parameters)
         envs.plan += why_not
-    envs.parameters = parameters
+    envs._drawn_once = parameters
     envs.spec = _spec_to_make_again(spec, request, envs)
     return envs
 
@@ -139,7 +141,12 @@ def _try_native(
     try:
         if request.wrappers:
             raise UnsupportedError("wrappers around single environments")
-        return make_native(spec, request.num_envs, request.vector_kwargs, request.env_kwargs, varied), ""
+        vector_kwargs, env_kwargs, origins = request.vector_kwargs, request.env_kwargs, _origins(request)
+        if has_atari(spec):
+            if varied is not None:
+                raise UnsupportedError("randomize for Atari")
+            return make_atari(spec, request.num_envs, vector_kwargs, env_kwargs), ""
+        return make_native(spec, request.num_envs, vector_kwargs, env_kwargs, varied, origins), ""
     except UnsupportedError as error:
         if request.backend == "native":
             raise UnsupportedError(f"backend='native' does not support {error}. Use 'sync' or 'process'.") from None
@@ -151,8 +158,12 @@ def _try_native(
 
 
 def _make_from_functions(spec: EnvSpec, request: _Request, parameters: ParameterTable | None) -> FleetVectorEnv:
-    rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
-    env_fns: list[EnvFn] = [partial(_make_env, spec, {**request.env_kwargs, **row}, request.wrappers) for row in rows]
+    origins = _origins(request)
+    if origins is not None:
+        env_fns: list[EnvFn] = [redrawn_env(spec, request.env_kwargs, request.wrappers, origin) for origin in origins]
+    else:
+        rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
+        env_fns = [partial(make_env, spec, request.env_kwargs, request.wrappers, row) for row in rows]
     plan = _plan(request, env_fns[0])
     engine = SyncVectorEnv if plan.backend == "sync" else AsyncVectorEnv
     envs: FleetVectorEnv = engine(env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
@@ -160,30 +171,12 @@ def _make_from_functions(spec: EnvSpec, request: _Request, parameters: Parameter
     return envs
 
 
-def _make_env(spec: EnvSpec, kwargs: dict[str, Any], wrappers: Sequence[Wrapper]) -> AnyEnv:
-    if spec.namespace == _CALLABLE:
-        assert callable(spec.entry_point)
-        env: AnyEnv = spec.entry_point(**kwargs)
-    else:
-        env = gymnasium.make(spec, **kwargs)
-    for wrapper in wrappers:
-        env = wrapper(env)
-    return env
-
-
-def _spec_of(what: Any) -> EnvSpec:
-    if isinstance(what, EnvSpec):
-        return copy.deepcopy(what)
-    if isinstance(what, str):
-        return copy.deepcopy(_find_spec(what))
-    if isinstance(what, OwnEnvironment):
-        return what.spec
-    if callable(what):
-        name = "".join(c for c in getattr(what, "__name__", type(what).__name__) if c.isalnum()) or "env"
-        return EnvSpec(f"{_CALLABLE}/{name}-v0", what, order_enforce=False, disable_env_checker=True)
-    raise TypeError(
-        f"make_vec needs a registered id, an EnvSpec or a function that makes one environment, got {what!r}."
-    )
+def _origins(request: _Request) -> list[StreamOrigin] | None:
+    """Where each environment's parameters come from, if every episode has its own."""
+    if not request.randomize or request.randomize_on != "reset":
+        return None
+    assert request.randomize_seed is not None
+    return [StreamOrigin(request.randomize, request.randomize_seed, i) for i in range(request.num_envs)]
 
 
 def _checked_backend(backend: Any, vectorization_mode: Any) -> str:
@@ -217,6 +210,7 @@ def _merge_with_spec(spec: EnvSpec, asked: _Request) -> _Request:
         wrappers=_agreed("wrappers", asked.wrappers, (), saved.pop("wrappers", None)),
         randomize=randomize,
         randomize_seed=fresh_seed() if randomize and seed is None else seed,
+        randomize_on=_agreed("randomize_on", asked.randomize_on, "make", saved.pop("randomize_on", None)),
         env_kwargs={**saved, **asked.env_kwargs},
     )
 
@@ -237,6 +231,12 @@ def _checked_num_envs(num_envs: Any) -> int:
     return int(num_envs)
 
 
+def _checked_randomize_on(when: Any) -> str:
+    if when not in ("make", "reset"):
+        raise ValueError(f"randomize_on must be 'make' (once) or 'reset' (for every episode), got {when!r}.")
+    return str(when)
+
+
 def _refuse_given_and_randomised(asked: _Request) -> None:
     twice = sorted(asked.randomize.keys() & asked.env_kwargs.keys())
     if twice:
@@ -247,7 +247,7 @@ def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     if not request.randomize:
         return None
     constructor = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
-    made_by_gymnasium = () if spec.namespace == _CALLABLE else _MAKE_PARAMETERS
+    made_by_gymnasium = () if is_function(spec) else _MAKE_PARAMETERS
     names = [name for name in request.randomize if name not in made_by_gymnasium]
     check_parameter_names(names, constructor, spec.id)
     assert request.randomize_seed is not None
@@ -281,6 +281,7 @@ def _spec_to_make_again(spec: EnvSpec, request: _Request, envs: FleetVectorEnv) 
         "wrappers": request.wrappers,
         "randomize": request.randomize,
         "randomize_seed": request.randomize_seed,
+        "randomize_on": None if request.randomize_on == "make" else request.randomize_on,
     }
     kwargs.update({name: value for name, value in optional.items() if value not in (None, {}, ())})
     return replace(spec, kwargs=kwargs)

@@ -37,8 +37,16 @@ class Distribution(ABC):
         return np.dtype(np.float64)
 
     @abstractmethod
+    def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        """Draw `count` values, each as a number that `value` understands: float64[count]."""
+
+    @abstractmethod
+    def value(self, cell: float) -> Any:
+        """The value that a number of `cells` stands for, ready to be handed to an environment's constructor."""
+
     def sample(self, rng: np.random.Generator) -> Any:
-        """Draw one value, ready to be handed to an environment's constructor."""
+        """Draw one value."""
+        return self.value(self.cells(rng, 1).item())
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,11 +56,15 @@ class Uniform(Distribution):
     low: float
     high: float
 
-    def sample(self, rng: np.random.Generator) -> float:
-        """Draw one Python float with `low <= value <= high`."""
-        # Written out in Python floats: a compiler may fuse the multiply-add inside NumPy's own uniform() and
-        # so give another last digit on another processor. The min() catches a rounding above `high`.
-        return min(self.high, self.low + (self.high - self.low) * rng.random())
+    def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        """The values themselves, `low <= value <= high`."""
+        # Two operations: a compiler may fuse the multiply-add inside NumPy's own uniform() and so give another
+        # last digit on another processor. The minimum catches a rounding above `high`.
+        return np.minimum(self.high, self.low + (self.high - self.low) * rng.random(count))
+
+    def value(self, cell: float) -> float:
+        """A Python float."""
+        return cell
 
     def __repr__(self) -> str:
         return f"uniform({_number(self.low)}, {_number(self.high)})"
@@ -66,13 +78,14 @@ class Normal(Distribution):
     std: float
     clip: tuple[float, float] | None = None
 
-    def sample(self, rng: np.random.Generator) -> float:
-        """Draw one Python float; a value outside `clip` becomes the nearer end of it."""
-        value = self.mean + self.std * float(rng.standard_normal())
-        if self.clip is None:
-            return value
-        low, high = self.clip
-        return min(high, max(low, value))
+    def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        """The values themselves; one outside `clip` becomes the nearer end of it."""
+        values = self.mean + self.std * rng.standard_normal(count)
+        return values if self.clip is None else np.clip(values, *self.clip)
+
+    def value(self, cell: float) -> float:
+        """A Python float."""
+        return cell
 
     def __repr__(self) -> str:
         clip = "" if self.clip is None else f", clip=({_number(self.clip[0])}, {_number(self.clip[1])})"
@@ -97,9 +110,13 @@ class Choice(Distribution):
             return np.dtype(np.int64)
         return np.dtype(object)
 
-    def sample(self, rng: np.random.Generator) -> Any:
-        """Draw one of the options: the object itself, so True stays True and None stays None."""
-        return self.options[int(rng.integers(len(self.options)))]
+    def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        """The numbers of the options drawn."""
+        return rng.integers(len(self.options), size=count).astype(np.float64)
+
+    def value(self, cell: float) -> Any:
+        """The option itself, so True stays True and None stays None."""
+        return self.options[int(cell)]
 
     def __repr__(self) -> str:
         return f"choice({list(self.options)!r})"
@@ -228,7 +245,7 @@ def draw_parameters(randomize: Mapping[str, Distribution], num_envs: int, seed: 
     for name, distribution in randomize.items():
         column = np.empty(num_envs, dtype=distribution.dtype)
         for index in range(num_envs):
-            column[index] = distribution.sample(_stream(seed, index, name))
+            column[index] = distribution.sample(generator(seed, (index,), name))
         columns[name] = column
     return ParameterTable(columns, num_envs)
 
@@ -261,10 +278,11 @@ def fresh_seed() -> int:
     return secrets.randbits(63)
 
 
-def _stream(seed: int, index: int, name: str) -> np.random.Generator:
+def generator(seed: int, key: tuple[int, ...], name: str) -> np.random.Generator:
+    """The source of one parameter's values, apart from all that differ in seed, key or name."""
     # crc32 because Python's own hash() of a string differs from process to process; PCG64 by name because
     # NumPy may change what default_rng() picks.
-    key = (index, zlib.crc32(name.encode()))
+    key = (*key, zlib.crc32(name.encode()))
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from native_fleets import N, snapshots, trajectory
 from own_environments import COMPILED, SOURCES, build
 
-from envfleet import InvalidActionError, NativeVectorEnv, make_vec, native, uniform
+from envfleet import InvalidActionError, NativeVectorEnv, choice, make_vec, native, uniform
 from envfleet.errors import EnvRaisedError, ResetNeeded
 from envfleet.native.own import OwnEnvironment
 from envfleet.testing import ReferenceFleet, assert_same
@@ -273,3 +273,20 @@ def test_pictures_show_the_state_of_the_native_environment() -> None:
             plain.step(action)
             assert_same(envs.render(), plain.render())
         assert len({frame.max() for frame in envs.render()}) > 1
+
+
+@dice
+def test_every_episode_can_have_parameters_of_its_own(own: OwnEnvironment) -> None:
+    kwargs: dict[str, Any] = {
+        "randomize": {"bonus": uniform(0, 1), "sides": choice([4, 6, 9])},
+        "randomize_on": "reset",
+    }
+    harmless = np.ones((N, 2), np.int64)
+    with make_vec(own, N, "native", **kwargs) as ours, make_vec(own, N, "sync", **kwargs) as theirs:
+        assert_same(ours.reset(seed=3), theirs.reset(seed=3))
+        seen = set()
+        for _ in range(60):
+            assert_same(ours.step(harmless), theirs.step(harmless))
+            assert ours.parameters == theirs.parameters
+            seen.update(ours.parameters["bonus"].tolist())
+        assert len(seen) > 2 * N

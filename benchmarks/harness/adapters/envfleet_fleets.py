@@ -7,7 +7,7 @@ from typing import Any
 
 from envfleet import AsyncVectorEnv, SyncVectorEnv, make_vec
 from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet
-from harness.workloads import Workload
+from harness.workloads import PONG, Workload
 
 
 def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:
@@ -25,6 +25,8 @@ def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:
 def _make(workload: Workload, kind: str, settings: dict[str, Any]) -> Any:
     if kind == "native":
         workload.register()
-        return make_vec(workload.env_id, workload.num_envs, "native", settings)
+        # As ale-py's own by default: no sticky actions.
+        env_kwargs: dict[str, Any] = {"repeat_action_probability": 0.0} if workload.env_id == PONG else {}
+        return make_vec(workload.env_id, workload.num_envs, "native", settings, **env_kwargs)
     env_fns = [workload.env_fn()] * workload.num_envs
     return {"sync": SyncVectorEnv, "process": AsyncVectorEnv}[kind](env_fns, **settings)

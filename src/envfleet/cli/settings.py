@@ -23,14 +23,14 @@ from envfleet.train.presets import PRESETS, preset
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {
     "training": ("seed", "total_steps"),
-    "environment": ("num_envs", "backend", "env_kwargs", "randomize", "reseed_every"),
+    "environment": ("num_envs", "backend", "env_kwargs", "randomize", "randomize_on", "reseed_every"),
     "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
 }
 """Which settings are shown together. All others are shown as the algorithm's own."""
 
 _HELP = {
     "env_kwargs": "constructor arguments of the environment, such as gravity=-5 enable_wind=True.",
-    "randomize": "parameters drawn anew for each copy, such as gravity=uniform(-11,-9), "
+    "randomize": "parameters that vary, such as gravity=uniform(-11,-9), "
     "gravity=normal(-10,1,-11.99,-0.01) and enable_wind=choice(True,False), or the preset lunar-lander.",
 }
 """What a command line takes where Python takes a dict."""

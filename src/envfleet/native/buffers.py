@@ -10,7 +10,8 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envfleet import _native
-from envfleet.vector.buffers import Array, BlockLayout, Columns, LayoutError, SpaceLayout
+from envfleet.native.plans import EpisodePlans
+from envfleet.vector.buffers import Array, BlockLayout, Columns, LayoutError, SpaceLayout, aligned_zeros
 from envfleet.vector.fleet_buffers import Rows
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import Report
@@ -48,13 +49,14 @@ class NativeBuffers:
                   for name, shape, dtype in fields),
             )
         )  # fmt: skip
-        self._block = self._arrays.arrays(_aligned_zeros(self._arrays.size))
+        self._block = self._arrays.arrays(aligned_zeros(self._arrays.size))
         self._columns = self._all_columns("current")
         self._final_columns = self._all_columns("final")
         self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
         self.terminated, self.truncated, self.finished = (self._block[flag] for flag in _FLAGS)
         self.restarted = np.zeros(n, np.bool_)
         self._pool: _native.Pool | None = None
+        self._plans: EpisodePlans | None = None
 
     def pool_arrays(self) -> _native.PoolArrays:
         """The arrays as the pool takes them."""
@@ -74,9 +76,9 @@ class NativeBuffers:
             None if alone else self._final_observation,
         )
 
-    def attach(self, pool: _native.Pool) -> None:
-        """Names the pool that writes here: it puts the infos together."""
-        self._pool = pool
+    def attach(self, pool: _native.Pool, plans: EpisodePlans | None) -> None:
+        """Names the pool that writes here, which puts the infos together, and who plans its episodes, if anybody."""
+        self._pool, self._plans = pool, plans
 
     def _named(self, start: str) -> list[Array]:
         return [array for name, array in self._block.items() if name.startswith(f"{start} ")]
@@ -96,6 +98,10 @@ class NativeBuffers:
             _check_range(np.asarray(column), self._action_space, awaits_reset=self.finished[where])
         self._block["actions"][where] = column
         return []
+
+    def parameter_cells(self) -> npt.NDArray[np.float64]:
+        """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
+        return np.empty((self._num_envs, 0)) if self._plans is None else self._plans.cells()
 
     def absorb(self, reports: Sequence[Report | None]) -> None:
         """Nothing outlasts a turn but what lies in the block."""
@@ -158,9 +164,3 @@ def _unbatched(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_unbatched(part) for part in value)
     return value[0].copy() if value.ndim > 1 else value[0].item()
-
-
-def _aligned_zeros(size: int) -> npt.NDArray[np.uint8]:
-    memory = np.zeros(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size]

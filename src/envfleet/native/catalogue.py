@@ -27,6 +27,9 @@ class Companions(Protocol):
 
     parameters: list[Parameters]
 
+    def completed(self, index: int, parameters: Parameters) -> Parameters:
+        """The parameters of environment ``index`` as the pool takes them."""
+
     def draw(self, index: int, env: Any) -> Any:
         """The frame of environment ``index``, drawn as one of Gymnasium's environments draws itself."""
 

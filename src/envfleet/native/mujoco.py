@@ -41,23 +41,22 @@ class Simulations:
         self._model = env.model
         self._data = [mujoco.MjData(self._model) for _ in range(num_envs)]
         self._renderers: dict[int, Any] = {}
-        shared = {
+        self._shared = {
             "timestep": self._model.opt.timestep,
             "frame_skip": env.frame_skip,
             "init_qpos": env.init_qpos.tolist(),
             "init_qvel": env.init_qvel.tolist(),
         }
-        known = [{name: self._value(value) for name, value in each.items()} for each in parameters]
-        self.parameters: list[Parameters] = [
-            {**shared, **known[i % len(known)], "simulation": self._addresses(data)}
-            for i, data in enumerate(self._data)
-        ]
+        self._addresses = [self._addresses_of(data) for data in self._data]
+        self.parameters = [self.completed(i, parameters[i % len(parameters)]) for i in range(num_envs)]
         """Of each environment, as the pool takes them."""
 
-    def _value(self, value: Any) -> Any:
-        return value(self._model) if callable(value) else value
+    def completed(self, index: int, parameters: Parameters) -> Parameters:
+        """The parameters of environment ``index`` as the pool takes them."""
+        known = {name: value(self._model) if callable(value) else value for name, value in parameters.items()}
+        return {**self._shared, **known, "simulation": self._addresses[index]}
 
-    def _addresses(self, data: Any) -> list[int]:
+    def _addresses_of(self, data: Any) -> list[int]:
         arrays = [getattr(data, name) for name in _native.mujoco_arrays()]
         pairs = [number for array in arrays for number in (array.ctypes.data, array.size)]
         return [self._model._address, data._address, *pairs]

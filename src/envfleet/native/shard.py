@@ -13,6 +13,7 @@ from envfleet.errors import EnvRaisedError
 from envfleet.native.arguments import NO_LIMIT
 from envfleet.native.catalogue import Companions
 from envfleet.native.model import Model
+from envfleet.native.plans import EpisodePlans
 from envfleet.vector.failures import Failure
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 
@@ -30,8 +31,15 @@ class NativeEnvError(RuntimeError):
 class NativeShard:
     """What ``Shard`` is for Python environments."""
 
-    def __init__(self, pool: _native.Pool, model: Model, num_envs: int, companions: Companions | None = None) -> None:
-        self._pool, self._model, self._companions = pool, model, companions
+    def __init__(
+        self,
+        pool: _native.Pool,
+        model: Model,
+        num_envs: int,
+        companions: Companions | None = None,
+        plans: EpisodePlans | None = None,
+    ) -> None:
+        self._pool, self._model, self._companions, self._plans = pool, model, companions, plans
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
         for env, seed in enumerate(self._seeds):
             pool.seed(env, seed)
@@ -47,23 +55,39 @@ class NativeShard:
     def execute(self, order: Order) -> Report | None:
         """Carries out an order; None when everything it has to say lies in the block."""
         if isinstance(order, StepOrder):
-            self._pool.step_stored()
-            return self._report("step")
+            return self._supply() or self._step()
         if isinstance(order, ResetOrder):
             return self._reset(order)
         if isinstance(order, CallOrder):
             return self._call(order)
         return self._set_attr(order)
 
+    def _step(self) -> Report | None:
+        self._pool.step_stored()
+        return self._report("step")
+
     def _reset(self, order: ResetOrder) -> Report | None:
         for env in np.flatnonzero(order.mask).tolist():
             seed = order.seeds[env]
             if seed is not None:
-                self._pool.seed(env, seed)
-                self._seeds[env] = seed
+                self._seed(env, seed)
+        failed = self._supply()
+        if failed is not None:
+            return failed
         options = list(order.options) if any(order.options) else []
         self._pool.reset(order.mask, options)
         return self._report("reset")
+
+    def _seed(self, env: int, seed: int) -> None:
+        self._pool.seed(env, seed)
+        self._seeds[env] = seed
+        if self._plans is not None:
+            self._plans.restart(env, seed)
+
+    def _supply(self) -> Report | None:
+        """A report instead of a turn, if some environment cannot have the parameters drawn for it."""
+        failure = None if self._plans is None else self._plans.supply()
+        return None if failure is None else Report(failures=[failure])
 
     def serve(self, steps: Sequence[int], resets: Mapping[int, ResetTicket]) -> Report | None:
         """Steps some environments and resets others."""
@@ -72,8 +96,10 @@ class NativeShard:
         options: list[dict[str, Any] | None] = [None] * len(tickets)
         for env, (seed, options[env]) in resets.items():
             if seed is not None:
-                self._pool.seed(env, seed)
-                self._seeds[env] = seed
+                self._seed(env, seed)
+        failed = self._supply()
+        if failed is not None:
+            return failed
         self._pool.serve(tickets, options if any(options) else [])
         return self._report("step")
 

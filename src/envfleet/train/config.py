@@ -26,7 +26,9 @@ class TrainConfig(ABC):
         backend: what runs the environments: "auto", "native" (compiled), "sync" (this thread) or "process" (workers).
         device: where the networks live: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
-        randomize: parameters drawn anew for each copy: {"gravity": uniform(-12, -8)}.
+        randomize: parameters that vary: {"gravity": uniform(-12, -8)}.
+        randomize_on: "reset": they are drawn anew for every episode. "make": once for each copy, for environments
+            that take long to make, since those not compiled are made again for every episode.
         hidden_sizes: widths of the hidden layers, of actor and critic alike.
         activation: what lies between the layers.
         normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
@@ -50,6 +52,7 @@ class TrainConfig(ABC):
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)
+    randomize_on: Literal["reset", "make"] = "reset"
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalize_observations: bool = False
@@ -202,6 +205,7 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
         )
     values = dict(plain)
     if "randomize" in plain:
+        values.setdefault("randomize_on", "make")  # as it was before there was a choice
         values["randomize"] = parse_randomize([f"{name}={text}" for name, text in plain["randomize"].items()])
     if "hidden_sizes" in plain:
         values["hidden_sizes"] = tuple(plain["hidden_sizes"])
@@ -243,6 +247,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
         *_violations(config, ("backend",), "auto, native, sync or process", lambda v: v in _BACKENDS),
+        *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),

@@ -36,6 +36,7 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
         },
         randomize=config.randomize,
         randomize_seed=config.seed if config.randomize else None,
+        randomize_on=config.randomize_on,
         **config.env_kwargs,
     )
     return BoundedAction(envs) if is_continuous(envs.single_action_space) else envs

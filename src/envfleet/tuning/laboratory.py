@@ -19,8 +19,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from envfleet.errors import EnvRaisedError, WorkerError
-from envfleet.make import _make_env, _spec_of, make_vec
+from envfleet.make import make_vec
 from envfleet.plan import StepCost, measure_step
+from envfleet.singles import make_env, spec_of
 from envfleet.tuning.setups import EnvCost, Setup
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv
 from envfleet.vector.failures import Failure, as_error
@@ -98,7 +99,7 @@ class Bench(gymnasium.Env[Any, Any]):
 
     def __init__(self, env: Any, env_kwargs: Mapping[str, Any]) -> None:
         self._env, self._env_kwargs = env, dict(env_kwargs)
-        self._env_fn = partial(_make_env, _spec_of(env), self._env_kwargs, ())
+        self._env_fn = partial(make_env, spec_of(env), self._env_kwargs, (), {})
 
     def _make(self, setup: Setup) -> FleetVectorEnv:
         return make_vec(self._env, setup.num_envs, setup.backend, dict(setup.vector_kwargs), **self._env_kwargs)

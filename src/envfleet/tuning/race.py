@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, final
 from gymnasium.envs.registration import EnvSpec
 
 from envfleet.errors import EnvRaisedError, InvalidOutputError
-from envfleet.make import EnvMaker, _checked_num_envs, _spec_of
+from envfleet.make import _checked_num_envs
+from envfleet.singles import EnvMaker, spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
@@ -64,7 +65,7 @@ def tune(
     start = time.monotonic()
     sizes = _checked_sizes(num_envs)
     _check_seconds(seconds)
-    native = has_native(_spec_of(env))  # an unknown id is refused here and now
+    native = has_native(spec_of(env))  # an unknown id is refused here and now
     say = progress or (lambda _: None)
     laboratory = Laboratory(env, env_kwargs, seconds)
     try:

@@ -351,3 +351,10 @@ class BlockLayout:
 def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return -(-size // _CACHE_LINE) * _CACHE_LINE
+
+
+def aligned_zeros(size: int) -> npt.NDArray[np.uint8]:
+    """A block of ``size`` zeros that starts on a cache line, as other libraries want what they are to use in place."""
+    memory = np.zeros(size + _CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE
+    return memory[start : start + size]

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from envfleet.episodes import PLACE_WORDS
 from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.orders import Report
@@ -35,6 +36,9 @@ class Buffers(Protocol):
 
         Returns those of the loose leaves, which travel beside.
         """
+
+    def parameter_cells(self) -> npt.NDArray[np.float64]:
+        """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
 
     def absorb(self, reports: Sequence[Report | None]) -> None:
         """Takes over what travelled beside the block and outlasts the turn."""
@@ -66,9 +70,14 @@ class Buffers(Protocol):
 
 @final
 class FleetLayout:
-    """Where everything lies. The same in every process, as it follows from the spaces alone."""
+    """Where everything lies. The same in every process, as it follows from what all of them know.
 
-    def __init__(self, spaces: FleetSpaces, *, control_bytes: int = 0, refuse_nan: bool = False) -> None:
+    ``num_parameters`` is how many each environment draws anew for every episode.
+    """
+
+    def __init__(
+        self, spaces: FleetSpaces, *, num_parameters: int = 0, control_bytes: int = 0, refuse_nan: bool = False
+    ) -> None:
         n = spaces.num_envs
         self.num_envs = n
         self.observations = SpaceLayout(spaces.single_observation_space, "observation", refuse_nan=refuse_nan)
@@ -87,6 +96,8 @@ class FleetLayout:
                 ("episodes", (n,), np.dtype(np.uint64)),
                 ("origins", (n, 2, NUM_WORDS), np.dtype(np.uint64)),
                 ("progress", (n, _CELLS_A_LINE), np.dtype(np.uint64)),
+                ("parameters", (n, num_parameters), np.dtype(np.float64)),
+                ("streams", (n, 2, PLACE_WORDS), np.dtype(np.uint64)),
                 ("info_kinds", (n,), byte),
                 ("info_rows", (n, ROW_BYTES), byte),
                 *((f"action {i}", (n, *shape), dtype) for i, shape, dtype in self.actions.array_leaves),
@@ -121,6 +132,8 @@ class FleetLayout:
             episodes=arrays["episodes"][part],
             origins=arrays["origins"][part],
             progress=arrays["progress"][first, :2],
+            parameters=arrays["parameters"][part],
+            streams=arrays["streams"][part],
             info_rows=arrays["info_rows"][part],
             info_kinds=arrays["info_kinds"][part],
         )
@@ -141,6 +154,7 @@ class FleetBuffers:
         self.terminated = everything.terminated
         self.truncated = everything.truncated
         self.restarted = everything.restarted
+        self._parameters = everything.parameters
         self._last: Columns = []
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
@@ -165,6 +179,10 @@ class FleetBuffers:
             return False
         plain[...] = actions
         return True
+
+    def parameter_cells(self) -> npt.NDArray[np.float64]:
+        """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
+        return self._parameters
 
     # -- a turn: all rows, one report a shard ---------------------------------------------------------
 

@@ -16,6 +16,7 @@ import gymnasium
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from envfleet import _core
+from envfleet.episodes import Redraw
 from envfleet.vector.quick_spaces import quicken, restore
 
 StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
@@ -31,15 +32,17 @@ class Member:
         "_enforcers",
         "_first_seed",
         "_fused",
+        "_redraw",
         "_time_limit",
         "env",
         "inner",
         "step",
     )
 
-    def __init__(self, env: AnyEnv, first_seed: int | None = None) -> None:
+    def __init__(self, env: AnyEnv, first_seed: int | None = None, redraw: Redraw | None = None) -> None:
         self.env = env
         self._first_seed = first_seed
+        self._redraw = redraw
         self._peel()
         self._fused = False
         self.step = _core.StepSlot()
@@ -68,10 +71,30 @@ class Member:
             seed, self._first_seed = self._first_seed if seed is None else seed, None
         return seed
 
+    def begin_episode(self, seed: int | None) -> int | None:
+        """To be called before a reset with this seed; returns the one to reset with.
+
+        Where every episode has parameters of its own, it is another environment from now on.
+        """
+        if self._redraw is None:
+            return seed
+        self.env, seed = self._redraw.next(self.env, seed)
+        self._peel()
+        return seed
+
+    def return_to(self, episode: int) -> None:
+        """Where every episode has parameters of its own: makes the environment with those of an earlier one again."""
+        if self._redraw is not None:
+            self.env = self._redraw.restore(self.env, episode)
+            self._peel()
+
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets the wrapped environment."""
         self.step.begin_episode()
-        return self.env.reset(seed=seed, options=options)
+        result = self.env.reset(seed=seed, options=options)
+        if self._redraw is not None:
+            self.after_access()
+        return result
 
     def before_access(self) -> None:
         """To be called before anyone looks at the environment: puts the step count where it belongs."""

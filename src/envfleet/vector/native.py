@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, final
 
@@ -14,11 +14,13 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
+from envfleet.episodes import StreamOrigin
 from envfleet.native import catalogue
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.model import Model
+from envfleet.native.plans import EpisodePlans, PlannedEpisodes
 from envfleet.native.shard import NativeShard, ResetTicket
 from envfleet.vector import arguments
 from envfleet.vector.fleet_buffers import Rows
@@ -36,10 +38,14 @@ _NOTHING = StepOrder()
 @final
 @dataclass(frozen=True)
 class EnvState:
-    """One environment as it was: its state, random generator and step count, but not its parameters."""
+    """One environment as it was: its state, random generator and step count.
+
+    Its parameters are part of it only where every episode has its own, in ``episodes``.
+    """
 
     kind: str
     data: bytes
+    episodes: PlannedEpisodes | None = None
 
 
 @final
@@ -57,6 +63,8 @@ class NativeVectorEnv(FleetVectorEnv):
         batch_size: How many environments ``recv`` waits for; by default all.
         env_kwargs: The environment's constructor arguments, and Gymnasium's ``max_episode_steps``.
         varied: Further arguments, one dict an environment.
+        origins: Where each environment's parameters come from, if they are drawn anew for every episode; takes the
+            place of ``varied``.
     """
 
     def __init__(
@@ -70,11 +78,14 @@ class NativeVectorEnv(FleetVectorEnv):
         batch_size: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         varied: Sequence[Mapping[str, Any]] | None = None,
+        origins: Sequence[StreamOrigin] | None = None,
     ) -> None:
         self.closed = True  # until there is something to close
         self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
         mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
         threads_wanted = _checked_threads(threads, num_envs)
+        if origins:
+            varied = [origin.stream().next().parameters(origin.randomize) for origin in origins]
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
         first = {**(env_kwargs or {}), **(varied[0] if varied else {})}
         model = Model(self.spec, kind, first)
@@ -94,12 +105,18 @@ class NativeVectorEnv(FleetVectorEnv):
             threads_wanted,
             threads is None,
         )
-        buffers.attach(self._pool)
+        plans = None
+        if origins:
+            arguments_of = partial(_arguments_of_one, self.spec, kind, dict(env_kwargs or {}), companions)
+            plans = EpisodePlans(self._pool, origins, arguments_of)
+        buffers.attach(self._pool, plans)
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
-        self._shard = NativeShard(self._pool, model, num_envs, companions)
+        self._shard = NativeShard(self._pool, model, num_envs, companions, plans)
         self._queue: deque[tuple[int, ResetTicket | None]] = deque()
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False)
+        self._plans = plans
+        redrawn = None if plans is None else plans.randomize
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False, redrawn=redrawn)
         self._finished = buffers.finished
         self._needs_reset = "The environments have not been reset yet."
         self.plan = f"native: {self._kind} is compiled" + ("." if kind.title else " and gives Gymnasium's numbers.")
@@ -153,10 +170,13 @@ class NativeVectorEnv(FleetVectorEnv):
         return result
 
     def get_state(self, index: int) -> EnvState:
-        """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later."""
+        """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.
+
+        Where parameters are drawn anew for every episode, those of this one and of all that follow are part of it.
+        """
         self._check_idle("get_state")
         (env,) = arguments.env_indices(index, self.num_envs)
-        return EnvState(self._kind, self._pool.snapshot(env))
+        return EnvState(self._kind, self._pool.snapshot(env), self._plans and self._plans.snapshot(env))
 
     def set_state(self, index: int, state: EnvState) -> Any:
         """Puts environment ``index`` back into a state, of this fleet or another of the same kind.
@@ -168,6 +188,8 @@ class NativeVectorEnv(FleetVectorEnv):
         (env,) = arguments.env_indices(index, self.num_envs)
         if not isinstance(state, EnvState) or state.kind != self._kind:
             raise TypeError(f"set_state needs a state of {self._kind} from get_state(), got {state!r:.80}.")
+        if self._plans is not None and state.episodes is not None:
+            self._plans.restore(env, state.episodes)
         self._pool.restore(env, state.data)
         return self._buffers.observations(self.copy)
 
@@ -221,13 +243,14 @@ def make_native(
     vector_kwargs: dict[str, Any],
     env_kwargs: Mapping[str, Any],
     varied: Sequence[Mapping[str, Any]] | None,
+    origins: Sequence[StreamOrigin] | None = None,
 ) -> NativeVectorEnv:
     """What ``make_vec`` makes; an UnsupportedError names what native environments cannot do."""
     rest = {name: value for name, value in vector_kwargs.items() if (name, value) != ("observation_mode", "same")}
     unknown = sorted(rest.keys() - _VECTOR_ARGUMENTS)
     if unknown:
         raise UnsupportedError(f"the vector_kwargs argument {unknown[0]!r}")
-    return NativeVectorEnv(spec, num_envs, env_kwargs=env_kwargs, varied=varied, **rest)
+    return NativeVectorEnv(spec, num_envs, env_kwargs=env_kwargs, varied=varied, origins=origins, **rest)
 
 
 def _kind_of(spec: EnvSpec) -> catalogue.NativeKind:
@@ -253,6 +276,19 @@ def _arguments_of_all(
         raise ValueError(f"varied must have one dict an environment: expected {num_envs}, got {len(varied)}.")
     check_varied(kind, varied)
     return [env_arguments(spec, kind, {**env_kwargs, **each}) for each in varied]
+
+
+def _arguments_of_one(
+    spec: EnvSpec,
+    kind: catalogue.NativeKind,
+    env_kwargs: dict[str, Any],
+    companions: catalogue.Companions | None,
+    env: int,
+    drawn: dict[str, Any],
+) -> EnvArguments:
+    """What environment ``env`` is given when these arguments were drawn for it."""
+    found = env_arguments(spec, kind, {**env_kwargs, **drawn})
+    return replace(found, parameters=companions.completed(env, found.parameters)) if companions else found
 
 
 def _checked_threads(threads: Any, num_envs: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
+from envfleet.episodes import Redraw, RedrawnEnv, StreamRecord
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.asking import ask
 from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
@@ -51,7 +52,7 @@ class Shard:
         self._seeds = list(task.seeds) or [None] * len(envs)
         self._budgets = [RestartBudget(task.care) for _ in envs]
         are_lost = [bool(task.cause) and row not in task.replays for row in range(len(envs))]
-        self._members = [Member(env, self._next_seed(row) if are_lost[row] else None) for row, env in enumerate(envs)]
+        self._members = [self._member(row, env, is_lost=are_lost[row]) for row, env in enumerate(envs)]
         self._origins = Origins(rows.episodes, rows.origins) if task.care.restart else None
         self._causes = [task.cause] * len(envs)
         self._due = np.array([_TELL_OF_RESTART if is_lost else _NOTHING for is_lost in are_lost], np.uint8)
@@ -71,6 +72,14 @@ class Shard:
             AutoresetMode.SAME_STEP: self._reset_at_once,
             AutoresetMode.DISABLED: self._leave_finished,
         }[autoreset_mode]
+
+    def _member(self, row: int, env: AnyEnv, *, is_lost: bool) -> Member:
+        seed = self._next_seed(row) if is_lost else None
+        env_fn = self._task.env_fns[row]
+        if not isinstance(env_fn, RedrawnEnv):
+            return Member(env, seed)
+        record = StreamRecord(self._rows.parameters[row], self._rows.streams[row], self._rows.episodes[row : row + 1])
+        return Member(env, seed, Redraw(env_fn, record, int(self._rows.restarts[row]) if is_lost else 0))
 
     def _make_stepper(self) -> _core.RowStepper:
         rows, packer, writers = self._rows, self._info_writer.packer, self._observations.plain_writers
@@ -247,7 +256,7 @@ class Shard:
 
     def _reset_member(self, row: int, seed: int | None = None, options: Options = None) -> tuple[Any, Any]:
         member = self._members[row]
-        seed = member.take_seed(seed)
+        seed = member.begin_episode(member.take_seed(seed))
         if self._origins is not None:
             self._origins.note(row, member.env, seed)
         return member.reset(seed=seed, options=options)
@@ -279,7 +288,7 @@ class Shard:
         finally:
             self._rows.progress[1] = Activity.ANYTHING
             self._progress.enter(row)
-        self._members[row] = Member(env, self._next_seed(row))
+        self._members[row] = self._member(row, env, is_lost=True)
         self._stepper.place(row, self._members[row].step)
         self._rows.touched[row] = False
         self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
@@ -304,6 +313,7 @@ class Shard:
     def _rebuild_row(self, row: int, replay: Replay, deadline: float) -> None:
         assert self._origins is not None
         member, arrays = self._members[row], self._rows.observation_arrays
+        member.return_to(replay.episode)
         seed = self._origins.restore(row, replay.episode, member.env)
         try:
             observation = replay.play(member, seed, self._actions, partial(self._progress.enter, row), deadline)

@@ -51,6 +51,8 @@ class ShardRows:
     episodes: npt.NDArray[np.uint64]
     origins: npt.NDArray[np.uint64]
     progress: npt.NDArray[np.uint64]
+    parameters: npt.NDArray[np.float64]
+    streams: npt.NDArray[np.uint64]
     info_rows: npt.NDArray[np.uint8]
     info_kinds: npt.NDArray[np.uint8]
 

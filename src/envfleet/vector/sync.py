@@ -10,7 +10,9 @@ from typing import Any, final
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_env_fns
+from envfleet.vector.buffers import aligned_zeros
 from envfleet.vector.failures import as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.member import AnyEnv
@@ -72,8 +74,9 @@ class SyncVectorEnv(FleetVectorEnv):
             raise as_error(failure, worker=None)
         try:
             spaces = fleet_spaces([EnvFace.of(env) for env in envs], self.observation_mode, mode)
-            layout = FleetLayout(spaces, refuse_nan=check_nan)
-            memory = np.zeros(layout.size, np.uint8)
+            randomize = redrawn(self.env_fns)
+            layout = FleetLayout(spaces, num_parameters=len(randomize), refuse_nan=check_nan)
+            memory = aligned_zeros(layout.size)
             task = ShardTask(self.env_fns, 0, care)
             rows = layout.rows(memory, 0, len(envs))
             self._shard = Shard(task, envs, rows, layout.observations, layout.actions, mode)
@@ -83,7 +86,7 @@ class SyncVectorEnv(FleetVectorEnv):
         self._order: Order | None = None
         self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
         buffers = FleetBuffers(layout, memory, [(0, len(envs))])
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart)
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart, redrawn=randomize)
         self.plan = "sync: one environment after another in the caller's thread."
         self.closed = False
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from envfleet.episodes import Randomize, table_of
 from envfleet.errors import (
     AlreadyPendingCallError,
     ClosedEnvironmentError,
@@ -67,14 +68,20 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     Attributes:
         plan: One sentence: what runs the environments, and why.
         batch_size: How many results ``recv`` waits for.
-        parameters: The randomised parameters of each environment, or None.
     """
 
     plan: str
-    parameters: ParameterTable | None = None
+    _drawn_once: ParameterTable | None = None
 
     def _set_up(
-        self, spaces: FleetSpaces, buffers: Buffers, *, copy: bool, batch_size: int | None, restarts: bool
+        self,
+        spaces: FleetSpaces,
+        buffers: Buffers,
+        *,
+        copy: bool,
+        batch_size: int | None,
+        restarts: bool,
+        redrawn: Randomize | None = None,
     ) -> None:
         """To be called by the backend once the environments exist."""
         self.num_envs = spaces.num_envs
@@ -88,6 +95,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self.copy = copy
         self.batch_size = arguments.checked_batch_size(batch_size, self.num_envs)
         self._restarts = restarts
+        self._redrawn = redrawn
         self._out = np.zeros(self.num_envs, np.bool_)
         self._buffers = buffers
         self._pending: _Pending | None = None
@@ -97,6 +105,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self._lost: WorkerError | None = None
         # Whether the last call was a step that went well: nothing needs to be checked before the next one then.
         self._calm = False
+
+    @property
+    def parameters(self) -> ParameterTable | None:
+        """The randomised parameters that each environment has now, or None if none are."""
+        return table_of(self._redrawn, self._buffers.parameter_cells()) if self._redrawn else self._drawn_once
 
     # -- the backend's part ---------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ def test_what_is_given_goes_before_the_preset() -> None:
             {"randomize": {"gravity": normal(-10, 1, clip=(-11.99, -0.01)), "wind_power": uniform(5, 20)}},
         ),
         (["--randomize", "lunar-lander"], {"randomize": RANDOMIZE_PRESETS["lunar-lander"]}),
+        (["--randomize-on", "make"], {"randomize_on": "make"}),
         (
             ["--randomize", "lunar-lander", "enable_wind=choice(True)"],
             {"randomize": {**RANDOMIZE_PRESETS["lunar-lander"], "enable_wind": choice([True])}},

@@ -47,6 +47,13 @@ def test_settings_left_out_have_their_defaults(algo: str) -> None:
 
 
 @EVERY
+def test_a_run_of_before_there_was_a_choice_goes_on_with_parameters_drawn_once(algo: str) -> None:
+    plain = config_to_dict(CONFIGS[algo]("Pendulum-v1", randomize={"g": uniform(8, 12)}))
+    assert plain.pop("randomize_on") == "reset"
+    assert config_from_dict(algo, plain).randomize_on == "make"
+
+
+@EVERY
 def test_configs_are_frozen_and_take_names_only(algo: str) -> None:
     config = CONFIGS[algo]("CartPole-v1")
     assert config.algo == algo
@@ -98,6 +105,7 @@ def test_unknown_names_are_refused() -> None:
         (A2CConfig, "activation", "gelu", "tanh or relu"),
         (A2CConfig, "hidden_sizes", (64, 0), "a tuple of integers of at least 1"),
         (A2CConfig, "hidden_sizes", [64, 64], "a tuple of integers of at least 1"),
+        (A2CConfig, "randomize_on", "step", "reset or make"),
         (A2CConfig, "hidden_sizes", 64, "a tuple of integers of at least 1"),
         (A2CConfig, "env_kwargs", {"f": print}, "what JSON can hold, with lists instead of tuples"),
         (A2CConfig, "env_kwargs", {"size": (3, 4)}, "what JSON can hold, with lists instead of tuples"),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
+from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_env_fns
 from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
@@ -136,7 +137,13 @@ class AsyncVectorEnv(FleetVectorEnv):
         spaces = fleet_spaces(faces, self.observation_mode, mode)
         num_workers = len(self._supervisor.processes)
         control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
-        layout = FleetLayout(spaces, control_bytes=control_bytes, refuse_nan=self._care.check_nan)
+        randomize = redrawn(self.env_fns)
+        layout = FleetLayout(
+            spaces,
+            num_parameters=len(randomize),
+            control_bytes=control_bytes,
+            refuse_nan=self._care.check_nan,
+        )
         memory = self._supervisor.create_block(layout.size)
         arrays = layout.arrays(memory)
         buffers = FleetBuffers(layout, memory, bounds)
@@ -152,7 +159,8 @@ class AsyncVectorEnv(FleetVectorEnv):
             self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
         self._local_order: Order | None = None
         self._local_report: Report | None = None
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=self._care.restart)
+        restarts = self._care.restart
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=restarts, redrawn=randomize)
 
     @property
     def processes(self) -> list[BaseProcess]:

@@ -17,6 +17,7 @@ from typing import final
 import numpy as np
 
 from envfleet import _core
+from envfleet.episodes import redrawn
 from envfleet.vector.failures import Failure
 from envfleet.vector.fleet_buffers import FleetLayout
 from envfleet.vector.member import AnyEnv
@@ -101,7 +102,12 @@ class _Worker:
         self._patience = berth.patience
         num_envs = berth.spaces.num_envs
         control_bytes = _core.Mailroom.bytes(berth.num_workers, num_envs)
-        layout = FleetLayout(berth.spaces, control_bytes=control_bytes, refuse_nan=task.shard.care.check_nan)
+        layout = FleetLayout(
+            berth.spaces,
+            num_parameters=len(redrawn(task.shard.env_fns)),
+            control_bytes=control_bytes,
+            refuse_nan=task.shard.care.check_nan,
+        )
         descriptor = reduction.recv_handle(connection)
         memory = map_block(descriptor, layout.size)
         os.close(descriptor)

@@ -1,0 +1,243 @@
+"""AtariVectorEnv: the games of ale-py's own vector environment, behind the contract of all fleets.
+
+ale-py steps the games on threads of its own and preprocesses their pictures. It trusts its caller: an action that the
+game does not have, or a size of zero, leaves it waiting for ever. So everything is checked here first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import starmap
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode
+
+from envfleet.native.parameters import UnsupportedError
+from envfleet.vector import arguments
+from envfleet.vector.atari_buffers import AtariBuffers
+from envfleet.vector.buffers import Array
+from envfleet.vector.failures import Failure
+from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.spaces import EnvFace, checked_mode, fleet_spaces
+from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed
+
+ENTRY_POINT = "ale_py.vector_env:AtariVectorEnv"
+
+_MOST_SEED = 2**31 - 1
+_NO_SEED = -1
+_LEAST = {
+    "max_num_frames_per_episode": 1,
+    "img_height": 1,
+    "img_width": 1,
+    "stack_num": 1,
+    "frameskip": 1,
+    "noop_max": 0,
+}
+_SHARES = ("repeat_action_probability", "continuous_action_threshold")
+_OURS = frozenset(("self", "num_envs", "batch_size", "num_threads", "thread_affinity_offset", "autoreset_mode"))
+
+
+@final
+class AtariVectorEnv(FleetVectorEnv):
+    """Runs Atari games on ale-py's threads.
+
+    Args:
+        spec: Of a registered id such as "ALE/Pong-v5".
+        num_envs: How many.
+        autoreset_mode: When games start again by themselves: "NextStep" or "SameStep".
+        threads: How many threads step the games; by default as many as ale-py takes.
+        env_kwargs: Arguments of ``ale_py.AtariVectorEnv``, such as ``img_height`` or ``reward_clipping``.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_envs: int = 1,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        *,
+        threads: int | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.closed = True  # until there is something to close
+        import ale_py.vector_env  # not before one of its games is asked for
+
+        mode = checked_mode(autoreset_mode)
+        if mode is AutoresetMode.DISABLED:
+            raise UnsupportedError("autoreset_mode 'Disabled', which ale-py's vector environment does not have")
+        checked = _checked({**spec.kwargs, **(env_kwargs or {})}, ale_py.vector_env.AtariVectorEnv)
+        self.spec = spec
+        self._games: Any = ale_py.vector_env.AtariVectorEnv(
+            **checked, num_envs=num_envs, num_threads=_checked_threads(threads), autoreset_mode=mode
+        )
+        face = EnvFace(self._games.single_observation_space, self._games.single_action_space, {}, None)
+        spaces = fleet_spaces([face] * num_envs, "same", mode)
+        self._atari_buffers = AtariBuffers(spaces)
+        self._order: Order | None = None
+        self._turn: Any = _Turn(self._games, num_envs)
+        self._set_up(spaces, self._atari_buffers, copy=True, batch_size=None, restarts=False)
+        self._needs_reset = "The environments have not been reset yet."
+        self.plan = "native: ale-py's own vector environment, which preprocesses observations, steps the games."
+        self.closed = False
+
+    def _reset_order(self, call: str, seed: Seed, options: Options) -> ResetOrder:
+        self._check_open()
+        for index, one in enumerate(arguments.seeds(seed, self.num_envs)):
+            if one is not None and one > _MOST_SEED:
+                raise ValueError(f"The seed of environment {index} must be below 2**31 for ale-py, got {one}.")
+        _, per_env = arguments.reset_options(options, self.num_envs)
+        unknown = sorted({name for each in per_env for name in each or ()})
+        if unknown:
+            raise ValueError(f"Atari environments know no reset options but reset_mask, got {', '.join(unknown)}.")
+        return super()._reset_order(call, seed, options)
+
+    def _begin(self, order: Order) -> None:
+        self._order = order
+        if isinstance(order, StepOrder):
+            self._turn.begin(self._atari_buffers.actions)
+
+    def _finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  ale-py knows none
+        order = self._order
+        if isinstance(order, StepOrder):
+            self._atari_buffers.take_step(*self._turn.end())
+        elif isinstance(order, ResetOrder):
+            self._reset_games(order)
+        elif isinstance(order, CallOrder | SetAttrOrder):
+            return [_refusal(order)]
+        return [None]
+
+    def _reset_games(self, order: ResetOrder) -> None:
+        seeds = [_NO_SEED if seed is None else seed for seed in order.seeds]
+        chosen = np.array(seeds, np.int64)[order.mask]
+        options = {} if order.mask.all() else {"options": {"reset_mask": order.mask}}
+        self._atari_buffers.take_reset(order.mask, *self._games.reset(seed=chosen, **options))
+
+    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
+        if len(rows) != self.num_envs:
+            raise ValueError(
+                "backend='native' steps all Atari environments together: send actions to all of them, or use "
+                "backend='process'. Nothing was sent."
+            )
+        return partial(self._begin, StepOrder())
+
+    def _resets(self, order: ResetOrder) -> Callable[[], None]:
+        return partial(self._begin, order)
+
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        return np.arange(count), [*self._finish(timeout), *[None] * (count - 1)]
+
+    def _is_busy(self) -> bool:
+        return bool(self._turn.is_under_way)
+
+    def _discard(self) -> None:
+        if self._turn.is_under_way:
+            self._turn.end()
+
+    def _recover(self) -> None:
+        self._discard()
+
+    def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002  a step takes milliseconds
+        self._discard()
+        self._games.close()
+        self._games, self._turn = None, None  # the threads end with the last reference
+
+    def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
+        return None
+
+
+@final
+class _Turn:
+    """One step of all games. To ask twice for its results, or for those of a step never begun, is to wait for ever.
+
+    So a Ctrl-C must not come between a call of ale-py's and the note that it was made. Both happen inside one call of
+    compiled code here (``extend``), which Python does not interrupt.
+    """
+
+    def __init__(self, games: Any, num_envs: int) -> None:
+        self._games = games
+        self._strength = np.ones(num_envs, np.float32)
+        self._begun: list[None] = []
+        self._results: list[tuple[Any, ...]] = []
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether ale-py was given actions whose results it still has."""
+        return len(self._begun) > len(self._results)
+
+    def begin(self, actions: Array) -> None:
+        """Hands over the actions."""
+        self._begun.clear()
+        self._results.clear()
+        if self._games.continuous:
+            with signals_blocked():  # there is Python between this call and compiled code
+                self._begun.append(self._games.send(actions))
+        else:
+            self._begun.extend(map(self._games.ale.send, (actions,), (self._strength,)))
+
+    def end(self) -> tuple[Any, ...]:
+        """Waits for the results."""
+        if self.is_under_way:
+            self._results.extend(starmap(self._games.ale.recv, ((),)))
+        return self._results[-1]
+
+
+def has_atari(spec: EnvSpec) -> bool:
+    """Whether this is a game that ale-py has a vector environment for."""
+    return spec.vector_entry_point == ENTRY_POINT
+
+
+def make_atari(
+    spec: EnvSpec, num_envs: int, vector_kwargs: Mapping[str, Any], env_kwargs: Mapping[str, Any]
+) -> AtariVectorEnv:
+    """What ``make_vec`` makes; an UnsupportedError names what ale-py cannot do."""
+    # Observations are always fresh arrays: whoever would take views gets more than asked for.
+    implied = (("observation_mode", "same"), ("copy", True), ("copy", False), ("batch_size", None))
+    rest = {name: value for name, value in vector_kwargs.items() if (name, value) not in implied}
+    unknown = sorted(rest.keys() - {"autoreset_mode", "threads"})
+    if unknown:
+        raise UnsupportedError(f"the vector_kwargs argument {unknown[0]!r} for Atari")
+    return AtariVectorEnv(spec, num_envs, env_kwargs=env_kwargs, **rest)
+
+
+def _checked(env_kwargs: dict[str, Any], games: type) -> dict[str, Any]:
+    defaults = {name: each.default for name, each in inspect.signature(games).parameters.items() if name not in _OURS}
+    unknown = sorted(env_kwargs.keys() - defaults.keys())
+    if unknown:
+        known = ", ".join(name for name in defaults if name != "game")
+        raise UnsupportedError(f"the argument {unknown[0]!r} of Atari games; ale-py's vector environment takes {known}")
+    for name, value in env_kwargs.items():
+        if name in _LEAST and not (_is_integer(value) and value >= _LEAST[name]):
+            raise ValueError(f"{name} must be an integer of {_LEAST[name]} or more, got {value!r}.")
+        if name in _SHARES and not (isinstance(value, int | float | np.number) and 0 <= value <= 1):
+            raise ValueError(f"{name} must be a number between 0 and 1, got {value!r}.")
+        if isinstance(defaults[name], bool) and not isinstance(value, bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {value!r}.")
+    return {name: int(value) if name in _LEAST else value for name, value in env_kwargs.items()}
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _checked_threads(threads: Any) -> int:
+    if threads is None:
+        return 0  # ale-py's word for its own choice
+    if not _is_integer(threads) or threads < 1:
+        raise ValueError(f"threads must be a positive integer or None, got {threads!r}.")
+    return int(threads)
+
+
+def _refusal(order: CallOrder | SetAttrOrder) -> Report:
+    method = "call" if isinstance(order, CallOrder) else "set_attr"
+    error = AttributeError(
+        f"ale-py's vector environment shows nothing of its single games, so there is no {order.name!r}. Use "
+        "backend='sync' or 'process' for that."
+    )
+    asked: npt.NDArray[np.intp] = np.flatnonzero(order.mask)
+    return Report(failures=[Failure.of(error, env, method, order.name) for env in asked.tolist()])
