@@ -267,7 +267,7 @@ def test_long_gradients_are_shortened(limit: float) -> None:
 def test_the_buffer_is_no_larger_than_the_run() -> None:
     image = spaces.Box(0, 255, (84, 84, 4), np.uint8)
     task = Task(image, ONE_ACTION, 2, CPU)
-    SAC(SACConfig(ANY_SPACE, buffer_size=10**9, total_steps=10_000), task)
+    SAC(SACConfig(ANY_SPACE, buffer_size=10**9, total_steps=20_000), task)
     with pytest.raises(ValueError, match="set buffer_size to at most"):
         SAC(SACConfig(ANY_SPACE, buffer_size=10**9, total_steps=10**9), task)
 
