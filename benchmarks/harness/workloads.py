@@ -100,5 +100,5 @@ WORKLOADS = (
     *(Workload(env_id, size) for env_id, sizes in SIZES.items() for size in sizes),
     *(Workload(env_id, 64, policy=True) for env_id in (CARTPOLE, LANDER, CHEETAH)),
 )
-QUICK_WORKLOADS = (Workload(CARTPOLE, 64), Workload(LANDER, 64), Workload(BUSY, 8))
+QUICK_WORKLOADS = (Workload(CARTPOLE, 64), Workload(LANDER, 8), Workload(BUSY, 8))
 CREATION_WORKLOAD = Workload(LANDER, 64)
