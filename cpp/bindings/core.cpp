@@ -27,6 +27,12 @@ using envfleet::Mailroom;
 using envfleet::Nanoseconds;
 using envfleet::Patience;
 
+// What the garbage collector must know of a class that holds Python objects in cycles.
+template <typename Holder>
+PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Holder::traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(&Holder::clear)},
+                           {0, nullptr}};
+
 using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Nanoseconds nanoseconds(double seconds) {
@@ -247,11 +253,7 @@ NB_MODULE(_core, m) {
         .def("put", &envfleet::RowPublisher::put, "row"_a, "observation"_a.none(),
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
 
-    static PyType_Slot collected[] = {
-        {Py_tp_traverse, reinterpret_cast<void*>(&envfleet::StepSlot::traverse)},
-        {Py_tp_clear, reinterpret_cast<void*>(&envfleet::StepSlot::clear)},
-        {0, nullptr}};
-    nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected),
+    nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected<envfleet::StepSlot>),
                                    "What is called to step an environment, and its time limit.")
         .def(nb::init<>())
         .def("call", &envfleet::StepSlot::call, "callee"_a, "elapsed"_a = 0,
@@ -262,7 +264,8 @@ NB_MODULE(_core, m) {
         .def("__call__", &envfleet::StepSlot::step, "action"_a.none());
 
     using envfleet::RowStepper;
-    nb::class_<RowStepper>(m, "RowStepper", "Steps the environments of some rows in turn.")
+    nb::class_<RowStepper>(m, "RowStepper", nb::type_slots(collected<RowStepper>),
+                           "Steps the environments of some rows in turn.")
         .def(nb::init<nb::object, nb::object, nb::object, RowStepper::Flags, RowStepper::Flags,
                       RowStepper::Flags, RowStepper::Due>(),
              "publisher"_a.none(), "infos"_a, "progress"_a, "terminated"_a.noconvert(),

@@ -54,7 +54,7 @@ class StepSlot {
         return 0;
     }
     static int clear(PyObject* self) {
-        nb::inst_ptr<StepSlot>(self)->callee_.reset();
+        if (nb::inst_ready(self)) nb::inst_ptr<StepSlot>(self)->callee_.reset();
         return 0;
     }
 
@@ -116,6 +116,7 @@ class RowStepper {
         if (last > slots_.size()) throw nb::index_error("more actions than rows");
         for (row_ = first; row_ < last; ++row_) {
             if (due_.data()[row_] != 0) return nb::make_tuple(row_, nb::none());
+            if (!slots_[row_].is_valid()) throw std::runtime_error("no environment in this row");
             StepSlot* slot = nb::inst_ptr<StepSlot>(slots_[row_]);
             nb::object result = slot->step(PyList_GET_ITEM(actions.ptr(), row_ - first));
             if (!publish(result.ptr())) return nb::make_tuple(row_, result);
@@ -125,6 +126,19 @@ class RowStepper {
 
     // The row that was being stepped, for those who catch what it raised.
     size_t row() const { return row_; }
+
+    // The environments hold on to themselves through their slots: the collector must see the way.
+    static int traverse(PyObject* self, visitproc visit, void* arg) {
+        Py_VISIT(Py_TYPE(self));
+        if (!nb::inst_ready(self)) return 0;
+        for (const nb::object& slot : nb::inst_ptr<RowStepper>(self)->slots_) Py_VISIT(slot.ptr());
+        return 0;
+    }
+    static int clear(PyObject* self) {
+        if (!nb::inst_ready(self)) return 0;
+        for (nb::object& slot : nb::inst_ptr<RowStepper>(self)->slots_) slot.reset();
+        return 0;
+    }
 
   private:
     bool publish(PyObject* result) {
