@@ -69,13 +69,13 @@ class InfoSchema:
         """Packs the values into a row."""
         return struct.Struct("=" + "".join(_SCALARS[kind][0] for kind in self.types))
 
-    def read(self, rows: npt.NDArray[np.uint8]) -> dict[str, Array]:
-        """The columns of the given rows, a fresh array a key."""
+    def columns(self, rows: npt.NDArray[np.uint8]) -> dict[str, Array]:
+        """The columns of the given rows, a view on them a key."""
         columns = {}
         for slot, (key, kind) in enumerate(zip(self.keys, self.types, strict=True)):
             dtype = _SCALARS[kind][1]
             start = slot * _SLOT
-            columns[key] = rows[:, start : start + dtype.itemsize].copy().view(dtype)[:, 0]
+            columns[key] = rows[:, start : start + dtype.itemsize].view(dtype)[:, 0]
         return columns
 
 
@@ -167,21 +167,31 @@ class InfoReader:
     ) -> None:
         self._rows, self._kinds, self._bounds = rows, kinds, bounds
         self._schemas: list[dict[int, InfoSchema]] = [{} for _ in bounds]
+        self._no_kinds = bytes(len(kinds))
+        self._usual_kinds = b""
+        self._usual_infos: list[tuple[str, Array]] = []
 
     def absorb(self, reports: Sequence[InfoReport | None]) -> None:
         """Takes note of new schemas; to hear of one twice does no harm."""
-        for known, report in zip(self._schemas, reports, strict=True):
-            if report is not None:
-                known.update(report.schemas)
+        for shard, report in enumerate(reports):
+            self._absorb_report(shard, report)
+
+    def _absorb_report(self, shard: int, report: InfoReport | None) -> None:
+        if report is not None and report.schemas:
+            self._schemas[shard].update(report.schemas)
+            self._usual_kinds = b""  # a worker that took a dead one's place counts them anew
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
         """The infos of the turn that just ended, given one report (or None) a shard."""
-        if not np.count_nonzero(self._kinds):
+        kinds = self._kinds.tobytes()
+        if kinds == self._no_kinds:
             return {}
         self.absorb(reports)
-        common = self._common_schema()
-        if common is not None:
-            return _with_masks(common.read(self._rows), len(self._kinds))
+        if kinds != self._usual_kinds and (common := self._common_schema()) is not None:
+            self._usual_infos = _with_masks(common.columns(self._rows), len(self._kinds))
+            self._usual_kinds = kinds
+        if kinds == self._usual_kinds:
+            return {key: column.copy() for key, column in self._usual_infos}
         pieces: dict[str, list[_Piece]] = {}
         for shard, report in enumerate(reports):
             self._read_packed(shard, pieces)
@@ -194,7 +204,7 @@ class InfoReader:
         """Takes note of new schemas, given one report (or None) for each of some rows."""
         for row, report in zip(rows.tolist(), reports, strict=True):
             if report is not None:
-                self._schemas[self._shard_of(row)].update(report.schemas)
+                self._absorb_report(self._shard_of(row), report)
 
     def read_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> Info:
         """The infos of some rows, in arrays of their number, given one report (or None) each."""
@@ -207,7 +217,7 @@ class InfoReader:
             elif kind not in (_EMPTY, _CARRIED):
                 groups.setdefault((self._shard_of(row), kind), []).append(place)
         for (shard, kind), places in groups.items():
-            for key, values in self._schemas[shard][kind].read(self._rows[rows[places]]).items():
+            for key, values in self._schemas[shard][kind].columns(self._rows[rows[places]]).items():
                 pieces.setdefault(key, []).append(_Piece(places, values))
         return _join(pieces, len(rows))
 
@@ -233,12 +243,13 @@ class InfoReader:
         for kind in sorted({*kinds.tolist()} - {_EMPTY, _CARRIED}):
             envs = first + np.flatnonzero(kinds == kind)
             schema = self._schemas[shard][kind]
-            for key, values in schema.read(self._rows[envs]).items():
+            for key, values in schema.columns(self._rows[envs]).items():
                 pieces.setdefault(key, []).append(_Piece(envs, values))
 
 
-def _with_masks(columns: dict[str, Array], num_envs: int) -> Info:
-    return {**columns, **{f"_{key}": np.ones(num_envs, np.bool_) for key in columns}}
+def _with_masks(columns: dict[str, Array], num_envs: int) -> list[tuple[str, Array]]:
+    masks = {f"_{key}": np.ones(num_envs, np.bool_) for key in columns}
+    return [*({**columns, **masks}).items()]
 
 
 def batch_infos(num_envs: int, infos: Iterable[tuple[int, Info]]) -> Info:
