@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,7 @@ _UNKNOWN, _FROM_SEED, _FROM_RESTARTS = range(3)
 _LARGEST = 2**64 - 1
 
 
-@final
-@dataclass(frozen=True)
-class Episode:
+class Episode(NamedTuple):
     """What one episode is played with: a number for each parameter, as its distribution knows it, and a seed."""
 
     cells: tuple[float, ...]

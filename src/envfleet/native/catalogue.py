@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,8 +82,11 @@ class NativeKind:
 
     def unknown_arguments(self, names: Iterable[str]) -> list[str]:
         """Those of the names that are no arguments of this environment."""
-        known = {*inspect.signature(self.parameters).parameters, "render_mode"}
-        return sorted(set(names) - known)
+        return sorted(set(names) - self._known_arguments)
+
+    @functools.cached_property
+    def _known_arguments(self) -> frozenset[str]:
+        return frozenset((*inspect.signature(self.parameters).parameters, "render_mode"))
 
     def parameters_from(self, env_kwargs: dict[str, Any]) -> Parameters:
         """The parameters in C++ of an environment made with these arguments."""
