@@ -152,3 +152,12 @@ def check_timeout(timeout: Any, name: str = "timeout") -> None:
         return
     if not isinstance(timeout, int | float | np.number) or isinstance(timeout, bool) or not timeout >= 0:
         raise ValueError(f"{name} must be a number of seconds, zero or more, or None, got {timeout!r}.")
+
+
+def checked_count(name: str, value: Any) -> int | None:
+    """A positive number, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer or None, got {value!r}.")
+    return int(value)

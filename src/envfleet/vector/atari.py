@@ -23,8 +23,8 @@ from envfleet.vector.atari_buffers import AtariBuffers
 from envfleet.vector.buffers import Array
 from envfleet.vector.failures import Failure
 from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.spaces import EnvFace, checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed
 

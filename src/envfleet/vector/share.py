@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -55,6 +56,12 @@ class ShardRows:
     streams: npt.NDArray[np.uint64]
     info_rows: npt.NDArray[np.uint8]
     info_kinds: npt.NDArray[np.uint8]
+
+
+def split(num_envs: int, shards: int) -> list[tuple[int, int]]:
+    """Contiguous shares ``(first, last + 1)`` that differ by one environment at most."""
+    edges = [num_envs * shard // shards for shard in range(shards + 1)]
+    return list(pairwise(edges))
 
 
 def build_envs(

@@ -34,6 +34,15 @@ class EnvFace:
         return EnvFace(*spaces, dict(env.metadata), env.render_mode)
 
 
+def faces_of(envs: Sequence[AnyEnv]) -> list[EnvFace]:
+    """One face an environment; equal ones are one object, so that pickle sends it once."""
+    faces: list[EnvFace] = []
+    for env in envs:
+        face = EnvFace.of(env)
+        faces.append(faces[0] if faces and face == faces[0] else face)
+    return faces
+
+
 @dataclass(frozen=True)
 class FleetSpaces:
     """The spaces, single and batched, and what else is common to all environments of a fleet."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from envfleet.vector.failures import Failure
+from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
-from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.process.crew import Crew
 from envfleet.vector.spaces import EnvFace
 
 Answer: TypeAlias = "list[EnvFace] | Failure"

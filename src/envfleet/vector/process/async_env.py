@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any, final
@@ -14,17 +13,17 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.episodes import redrawn
-from envfleet.vector.arguments import checked_batch_size, checked_env_fns
+from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
 from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.orders import Order, Report, ResetOrder
-from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.supervisor import Supervisor
 from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import OnFailure, checked_care
 from envfleet.vector.shard import Shard
-from envfleet.vector.share import EnvFn, ShardTask, build_envs
+from envfleet.vector.share import EnvFn, ShardTask, build_envs, split
 from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv
 
@@ -93,7 +92,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.env_fns = checked_env_fns(env_fns)
         self.num_envs = len(self.env_fns)
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
-        self.max_concurrency = _checked_count("max_concurrency", max_concurrency)
+        self.max_concurrency = checked_count("max_concurrency", max_concurrency)
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
         checked_batch_size(batch_size, self.num_envs)
@@ -110,7 +109,7 @@ class AsyncVectorEnv(FleetVectorEnv):
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
                 "(batch_size) or for those that hang (step_timeout): leave one of them out."
             )
-        bounds = _split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
+        bounds = split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
         self._num_local = bounds[0][1] if caller_works else 0
         shares = bounds[1 if caller_works else 0 :]
         tasks = [ShardTask(self.env_fns[first:last], first, self._care) for first, last in shares]
@@ -240,24 +239,10 @@ def _refuse_custom_worker(worker: Any) -> None:
         )
 
 
-def _checked_count(name: str, value: Any) -> int | None:
-    if value is None:
-        return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer or None, got {value!r}.")
-    return int(value)
-
-
 def _shards(num_envs: int, num_workers: Any, max_concurrency: int | None) -> int:
-    wanted = _checked_count("num_workers", num_workers)
+    wanted = checked_count("num_workers", num_workers)
     if wanted is not None and max_concurrency is not None and wanted > max_concurrency:
         raise ValueError(
             f"num_workers={wanted} would run more environments at a time than max_concurrency={max_concurrency} allows."
         )
     return min(wanted or usable_cores(), num_envs, max_concurrency or num_envs)
-
-
-def _split(num_envs: int, shards: int) -> list[tuple[int, int]]:
-    """Contiguous shares ``(first, last + 1)`` that differ by one environment at most."""
-    edges = [num_envs * shard // shards for shard in range(shards + 1)]
-    return list(pairwise(edges))

@@ -15,9 +15,10 @@ from typing import final
 from weakref import WeakSet
 
 from envfleet.vector.failures import Failure
+from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.lost import LostWorker
 from envfleet.vector.orders import Report
 from envfleet.vector.process import protocol
-from envfleet.vector.process.interruptions import signals_blocked
 from envfleet.vector.process.launch import Launcher
 from envfleet.vector.process.line import Line
 from envfleet.vector.share import ShardTask
@@ -34,21 +35,6 @@ def _disown() -> None:
 
 
 os.register_at_fork(after_in_child=_disown)
-
-
-@final
-class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
-    """A worker is gone, or was ended because it was stuck.
-
-    Attributes:
-        worker: Its number.
-        cause: What happened to it, as the rest of a sentence that begins with its name.
-        is_stuck: Whether it was ended for that.
-    """
-
-    def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
-        super().__init__(cause)
-        self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
 
 
 @final

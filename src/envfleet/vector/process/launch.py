@@ -10,7 +10,6 @@ import signal
 import sys
 import threading
 import types
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
@@ -21,15 +20,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 from gymnasium.vector.utils import clear_mpi_env_vars
 
+from envfleet.vector.global_generators import fleet_seed
+from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process.block import OUT_OF_DESCRIPTORS, descriptors_text
-from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.worker import WorkerTask, worker_main
 from envfleet.vector.share import ShardTask
 
-_fleet_numbers = count()
 _one_at_a_time = threading.Lock()
 
 
@@ -72,7 +70,7 @@ class Launcher:
     def __init__(self, context: str | None, daemon: bool) -> None:
         self._context: BaseContext = multiprocessing.get_context(context)
         self._daemon = daemon
-        self._fleet_seed = _fleet_seed()
+        self._fleet_seed = fleet_seed()
         self._started = count()
 
     def start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
@@ -140,13 +138,3 @@ def _main_module_hidden() -> Iterator[None]:
             yield
         finally:
             sys.modules["__main__"] = main
-
-
-def _fleet_seed() -> int:
-    """Different for every fleet of a process; the same for a program that begins with ``np.random.seed(...)``.
-
-    Workers seed their global generators from it: forked ones would all share the caller's state, and
-    environments that draw parameters from it in their constructors would all be alike.
-    """
-    state = pickle.dumps(np.random.get_state(legacy=False))
-    return zlib.crc32(state) * 2**20 + next(_fleet_numbers)

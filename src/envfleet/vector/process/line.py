@@ -10,7 +10,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import final
 
-from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.interruptions import signals_blocked
 
 _CHUNK = 1 << 20
 _SHORT, _LONG = struct.Struct("!i"), struct.Struct("!iQ")

@@ -15,17 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.errors import FleetError, WorkerDiedError, WorkerError, WorkerStuckError
+from envfleet.errors import FleetError, WorkerError
 from envfleet.vector.failures import Failure, as_error
+from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.lost import LostWorker, lost_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Answer, Arrivals
 from envfleet.vector.process.block import create_block
-from envfleet.vector.process.crew import Crew, LostWorker
-from envfleet.vector.process.interruptions import signals_blocked
+from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.legacy import Legacy
-from envfleet.vector.process.parcels import dumps_by_value
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
@@ -311,18 +312,12 @@ class Supervisor:
         return Failure(env, "call", "", self._error(lost, note), "")
 
     def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
-        first, last = self._bounds[lost.worker]
-        kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
         advice = note or (
             'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or '
             "hangs, find out why with SyncVectorEnv."
         )
-        return kind(
-            f"Worker {lost.worker} (pid {self._crew.processes[lost.worker].pid}, environments {first}..{last - 1}) "
-            f"{lost.cause}. {advice}",
-            worker=lost.worker,
-            env_indices=range(first, last),
-        )
+        where = f"pid {self._crew.processes[lost.worker].pid}"
+        return lost_error(lost, self._bounds[lost.worker], where, advice)
 
     # -- who is who -----------------------------------------------------------------------------------
 

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.vector.failures import Failure
+from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.lost import LostWorker
 from envfleet.vector.orders import Report, ResetOrder
+from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process import protocol
-from envfleet.vector.process.crew import Crew, LostWorker
-from envfleet.vector.process.interruptions import signals_blocked
-from envfleet.vector.process.parcels import dumps_by_value
+from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.replays import Replays
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
+from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
-from envfleet.vector.process.crew import Crew, LostWorker
+from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care

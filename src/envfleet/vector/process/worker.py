@@ -5,30 +5,27 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import random
 import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import final
 
-import numpy as np
-
 from envfleet import _core
 from envfleet.episodes import redrawn
 from envfleet.vector.failures import Failure
 from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.global_generators import seed_global_generators
 from envfleet.vector.member import AnyEnv
 from envfleet.vector.orders import Order, Report
+from envfleet.vector.parcels import dump_failure, dump_report, dumps
 from envfleet.vector.process import protocol
 from envfleet.vector.process.block import map_block
-from envfleet.vector.process.parcels import dump_failure, dump_report, dumps
 from envfleet.vector.process.patience import Patience
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import ShardTask, build_envs, close_envs
-from envfleet.vector.spaces import EnvFace, FleetSpaces
+from envfleet.vector.spaces import FleetSpaces, faces_of
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see launch.py: it was blocked until now
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _core.exit_with_process(task.caller_pid)
-    _seed_global_generators(task.seed)
+    seed_global_generators(task.seed)
     envs, failure = build_envs(
         task.shard.env_fns,
         task.shard.first_index,
@@ -69,29 +66,12 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     if failure is not None:
         connection.send_bytes(dump_failure(failure))
         return
-    connection.send_bytes(dumps(_faces(envs)))
+    connection.send_bytes(dumps(faces_of(envs)))
     berth = pickle.loads(connection.recv_bytes())
     if berth is None:  # another worker failed to start
         close_envs(envs)
         return
     _Worker(task, envs, berth, connection).serve()
-
-
-def _faces(envs: Sequence[AnyEnv]) -> list[EnvFace]:
-    """One face an environment; equal ones are one object, so that pickle sends it once."""
-    faces: list[EnvFace] = []
-    for env in envs:
-        face = EnvFace.of(env)
-        faces.append(faces[0] if faces and face == faces[0] else face)
-    return faces
-
-
-def _seed_global_generators(seed: Sequence[int]) -> None:
-    words = np.random.SeedSequence(seed).generate_state(3)
-    random.seed(int(words[0]))
-    np.random.seed(words[1])
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(int(words[2]))
 
 
 @final
