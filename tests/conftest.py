@@ -2,9 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
+
+import pytest
 
 # A shell that runs the tests in the background has Ctrl-C ignored, and every process started from here would inherit
 # that: the tests of interruptions would wait for something that cannot happen.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that need Ray come last: its threads stay, and a process that has threads should not be forked."""
+    items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _ray_where_it_is_needed(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("ray") is not None:
+        request.getfixturevalue("ray_cluster")
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One Ray for all tests; programs that they start connect to it too."""
+    import ray
+
+    megabyte = 2**20
+    with pytest.MonkeyPatch.context() as patch:
+        context = ray.init(
+            num_cpus=4,
+            include_dashboard=False,
+            object_store_memory=80 * megabyte,
+            logging_level=logging.ERROR,
+            log_to_driver=False,
+        )
+        patch.setenv("RAY_ADDRESS", context.address_info["gcs_address"])
+        yield
+        ray.shutdown()

@@ -19,7 +19,7 @@ from envfleet.make import make_vec
 from envfleet.native.fleets import register as _register_native_envs
 from envfleet.randomize import choice, normal, uniform
 from envfleet.tuning import TuningResult, tune
-from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "InvalidOutputError",
     "NativeVectorEnv",
     "NoAsyncCallError",
+    "RayVectorEnv",
     "ResetNeeded",
     "SyncVectorEnv",
     "TuningResult",

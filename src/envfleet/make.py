@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -17,19 +17,32 @@ from envfleet.native.own import OwnEnvironment
 from envfleet.plan import Plan, choose, measure_step
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
-from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
 from envfleet.vector.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.vector.native import has_native, make_native
 from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.share import EnvFn
 
-_BACKENDS = {"auto": "auto", "native": "native", "sync": "sync", "process": "process", "async": "process"}
-_GYMNASIUM_NAMES = {"native": "native", "sync": "sync", "process": "async"}
+_BACKENDS = {
+    "auto": "auto",
+    "native": "native",
+    "sync": "sync",
+    "process": "process",
+    "async": "process",
+    "ray": "ray",
+}
+_GYMNASIUM_NAMES = {"native": "native", "sync": "sync", "process": "async", "ray": "ray"}
 _BACKEND_OF: dict[type[FleetVectorEnv], str] = {
     NativeVectorEnv: "native",
     AtariVectorEnv: "native",
     SyncVectorEnv: "sync",
     AsyncVectorEnv: "process",
+    RayVectorEnv: "ray",
+}
+_ENGINES: dict[str, Callable[..., FleetVectorEnv]] = {
+    "sync": SyncVectorEnv,
+    "process": AsyncVectorEnv,
+    "ray": RayVectorEnv,
 }
 _MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 _PROCESS_ONLY = frozenset(
@@ -83,10 +96,10 @@ def make_vec(
             that makes one environment, or an environment of your own from ``envfleet.native``.
         num_envs: How many.
         backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
-            caller's thread), "process" (worker processes) or "auto": native if there is one, else what a short
-            measurement suggests, for which one more environment is made, stepped and closed. ``envs.plan`` says
-            what was picked and why.
-        vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv or AsyncVectorEnv, such as
+            caller's thread), "process" (worker processes), "ray" (Ray actors, on as many machines as there are, see
+            docs/ray.md) or "auto": native if there is one, else sync or process, as a short measurement suggests, for
+            which one more environment is made, stepped and closed. ``envs.plan`` says what was picked and why.
+        vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv, AsyncVectorEnv or RayVectorEnv, such as
             ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
@@ -165,8 +178,7 @@ def _make_from_functions(spec: EnvSpec, request: _Request, parameters: Parameter
         rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
         env_fns = [partial(make_env, spec, request.env_kwargs, request.wrappers, row) for row in rows]
     plan = _plan(request, env_fns[0])
-    engine = SyncVectorEnv if plan.backend == "sync" else AsyncVectorEnv
-    envs: FleetVectorEnv = engine(env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
+    envs = _ENGINES[plan.backend](env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
     envs.plan = plan.sentence or envs.plan
     return envs
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+import small_ray
 from process_fleets import still_running
 
 START_METHODS = ("fork", "spawn", "forkserver")
@@ -40,3 +42,9 @@ def nothing_left_behind() -> Iterator[None]:
     yield
     running = still_running((process.pid for process in descendants() - before), 5)
     assert not running, f"left behind: {running}"
+
+
+@pytest.fixture
+def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have RayVectorEnv find small_ray.py where it looks for Ray."""
+    monkeypatch.setitem(sys.modules, "ray", small_ray)

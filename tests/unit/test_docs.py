@@ -22,7 +22,7 @@ from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{number}")
+    pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
     for page in PAGES
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 ]

@@ -25,6 +25,7 @@ PACKAGES = [
     "envfleet.train",
     "envfleet.vector",
     "envfleet.vector.process",
+    "envfleet.vector.ray",
     "envfleet.wrappers",
 ]
 HEAVY = [

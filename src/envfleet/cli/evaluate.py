@@ -34,7 +34,8 @@ class _Options:
         randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
         stochastic: draw actions from the policy instead of taking the likeliest.
         num_envs: how many copies of the environment are stepped at once.
-        backend: where they run: "auto" (measured), "sync" (this thread) or "process" (worker processes).
+        backend: where they run: "auto" (measured), "sync" (this thread), "process" (worker processes) or "ray" (actors
+            on several machines).
         as_json: print one line of JSON instead of a table.
     """
 
@@ -47,7 +48,7 @@ class _Options:
     randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     num_envs: int = 10
-    backend: Literal["auto", "native", "sync", "process"] = "auto"
+    backend: Literal["auto", "native", "sync", "process", "ray"] = "auto"
     as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
 
 

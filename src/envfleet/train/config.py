@@ -23,7 +23,8 @@ class TrainConfig(ABC):
         num_envs: how many copies are stepped at once.
         seed: fixes everything random: the environments, the initial weights and the actions drawn.
         total_steps: environment steps to train for, over all copies together.
-        backend: what runs the environments: "auto", "native" (compiled), "sync" (this thread) or "process" (workers).
+        backend: what runs the environments: "auto", "native" (compiled), "sync" (this thread), "process" (workers) or
+            "ray" (actors on several machines).
         device: where the networks live: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
         randomize: parameters that vary: {"gravity": uniform(-12, -8)}.
@@ -48,7 +49,7 @@ class TrainConfig(ABC):
     num_envs: int = 10
     seed: int = 0
     total_steps: int = 1_000_000
-    backend: Literal["auto", "native", "sync", "process"] = "auto"
+    backend: Literal["auto", "native", "sync", "process", "ray"] = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)
@@ -223,7 +224,7 @@ _AT_LEAST_ONE = (
     "return_steps",
     "buffer_size",
 )
-_BACKENDS = ("auto", "native", "sync", "process")
+_BACKENDS = ("auto", "native", "sync", "process", "ray")
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
 _POSITIVE = (
@@ -246,7 +247,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _NOT_NEGATIVE, "a number, 0 or more", lambda v: _is_number(v) and v >= 0),
         *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
-        *_violations(config, ("backend",), "auto, native, sync or process", lambda v: v in _BACKENDS),
+        *_violations(config, ("backend",), "auto, native, sync, process or ray", lambda v: v in _BACKENDS),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),

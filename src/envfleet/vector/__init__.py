@@ -2,7 +2,8 @@
 
 from envfleet.vector.native import NativeVectorEnv
 from envfleet.vector.process import AsyncVectorEnv
+from envfleet.vector.ray import RayVectorEnv
 from envfleet.vector.sync import SyncVectorEnv
 from envfleet.vector.vector_env import FleetVectorEnv
 
-__all__ = ["AsyncVectorEnv", "FleetVectorEnv", "NativeVectorEnv", "SyncVectorEnv"]
+__all__ = ["AsyncVectorEnv", "FleetVectorEnv", "NativeVectorEnv", "RayVectorEnv", "SyncVectorEnv"]

@@ -65,6 +65,11 @@ class InfoSchema:
         """Whether values of these types can be packed."""
         return len(types) * _SLOT <= ROW_BYTES and all(kind in _SCALARS for kind in types)
 
+    @property
+    def num_bytes(self) -> int:
+        """How much of a row it takes."""
+        return len(self.types) * _SLOT
+
     def packer(self) -> struct.Struct:
         """Packs the values into a row."""
         return struct.Struct("=" + "".join(_SCALARS[kind][0] for kind in self.types))

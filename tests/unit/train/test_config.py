@@ -101,7 +101,7 @@ def test_unknown_names_are_refused() -> None:
         (A2CConfig, "gamma", 1.01, "a number between 0 and 1"),
         (PPOConfig, "gae_lambda", -0.01, "a number between 0 and 1"),
         (SACConfig, "tau", 2, "a number between 0 and 1"),
-        (A2CConfig, "backend", "thread", "auto, native, sync or process"),
+        (A2CConfig, "backend", "thread", "auto, native, sync, process or ray"),
         (A2CConfig, "activation", "gelu", "tanh or relu"),
         (A2CConfig, "hidden_sizes", (64, 0), "a tuple of integers of at least 1"),
         (A2CConfig, "hidden_sizes", [64, 64], "a tuple of integers of at least 1"),

@@ -1,0 +1,329 @@
+"""The caller's side of the actors: passes turns and tickets, and goes on, if it may, when an actor is lost."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import pickle
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet.errors import WorkerError
+from envfleet.vector.failures import Failure, as_error
+from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.lost import LostWorker, lost_error
+from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.process.legacy import Legacy
+from envfleet.vector.ray.actors import Actors, Ref
+from envfleet.vector.ray.arrivals import Answer, Arrivals
+from envfleet.vector.ray.freight import Freight, Results
+from envfleet.vector.ray.watch import INTERVAL, Call, Watch
+from envfleet.vector.restarts import RestartBudget
+from envfleet.vector.share import ShardTask
+from envfleet.vector.spaces import EnvFace, FleetSpaces
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_LAST_WORDS = 5.0
+"""Seconds to wait for Ray to say which calls a dead actor leaves unanswered."""
+
+_ADVICE = (
+    'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or hangs, find out '
+    "why with SyncVectorEnv."
+)
+
+
+@final
+class Dispatcher:
+    """One actor a task."""
+
+    def __init__(self, actors: Actors, tasks: Sequence[ShardTask]) -> None:
+        self._actors, self._legacy = actors, Legacy(tasks)
+        self._bounds, self._care = self._legacy.bounds, tasks[0].care
+        self._budgets = [RestartBudget(self._care) for _ in tasks]
+        sizes = [last - first for first, last in self._bounds]
+        self._arrivals = Arrivals(actors, sizes, self._care.start_timeout)
+        self._watch = Watch(actors, self._care.step_timeout)
+        self._order: Order = StepOrder()
+        # Calls without an answer, or with one that nobody took, in the order they were made.
+        self._turn: dict[Ref, Call] = {}
+        self._tickets: dict[Ref, Call] = {}
+        self._gone: dict[int, LostWorker] = {}
+        self._excuses: dict[int, Report] = {}
+        self._backlog: deque[tuple[int, Report | None]] = deque()
+
+    # -- starting -------------------------------------------------------------------------------------
+
+    def start(self, tasks: Sequence[ShardTask]) -> list[EnvFace]:
+        """Starts all actors, waits until all environments are made, and returns what they show, in order."""
+        # Pickled before any is started: what cannot be pickled must change nothing.
+        payloads = [dumps_by_value(task) for task in tasks]
+        for worker, payload in enumerate(payloads):
+            self._actors.start(worker, payload, self._bounds[worker][0])
+        try:
+            answers = self._arrivals.answers(range(len(self._actors)))
+        except LostWorker as lost:
+            note = "It was still starting: see whether SyncVectorEnv can make the environments."
+            raise self._error(lost, note) from None
+        return [face for worker, answer in enumerate(answers) for face in _unless_failed(answer, worker)]
+
+    def hand_out(self, spaces: FleetSpaces, layout: FleetLayout, memory: npt.NDArray[np.uint8]) -> None:
+        """Has every actor lay out a block for its rows, of which ``memory`` holds all."""
+        self._layout, self._memory = layout, memory
+        rows = [layout.rows(memory, first, last) for first, last in self._bounds]
+        self._results = [Results(each) for each in rows]
+        self._actions = [Freight(each.action_arrays) for each in rows]
+        self._restarts = [each.restarts for each in rows]
+        self._row_freights: dict[int, tuple[Freight, Results]] = {}
+        self._spaces = dumps_by_value(spaces)
+        for worker in range(len(self._actors)):
+            self._settle(worker)
+
+    def _settle(self, worker: int) -> None:
+        # Not waited for: an actor does one thing after another, and whoever waits for the next notices what went wrong.
+        self._actors.call(worker, "settle", self._spaces, self._restarts[worker].tolist())
+
+    # -- turns: all environments of all actors --------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn was begun and not yet collected."""
+        return bool(self._turn)
+
+    def begin(self, order: Order) -> None:
+        """Sets all actors to work."""
+        self._actors.check_usable()
+        actions = [freight.pack() for freight in self._actions]
+        if isinstance(order, StepOrder) and not order.loose_actions:
+            calls = [self._call_all(worker, "step", mine) for worker, mine in enumerate(actions)]
+        else:
+            # All pickled before anything is sent: arguments that cannot be pickled must change nothing.
+            parts = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
+            pairs = zip(parts, actions, strict=True)
+            calls = [self._call_all(worker, "execute", *pair) for worker, pair in enumerate(pairs)]
+        with signals_blocked():  # what an actor was told must be known to have been told
+            self._order = order
+            if isinstance(order, ResetOrder):
+                self._legacy.note_resets(order)
+            for call in calls:
+                self._send(call, self._turn)
+
+    def _call_all(self, worker: int, method: str, *args: bytes) -> Call:
+        return Call(worker, range(*self._bounds[worker]), method, args)
+
+    def _send(self, call: Call, calls: dict[Ref, Call]) -> None:
+        calls[self._actors.call(call.worker, call.method, *call.args)] = call
+
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:
+        """Waits for all actors; a TimeoutError loses nothing, their work can still be collected."""
+        self._actors.check_usable()
+        while True:
+            try:
+                refs = self._wait(self._turn, len(self._turn), timeout)
+                workers = [self._turn[ref].worker for ref in refs]
+                answers = dict(zip(workers, self._actors.answers(refs, workers), strict=True))
+                break
+            except LostWorker as lost:
+                self._replace(lost)
+        with signals_blocked():
+            self._turn.clear()
+            excuses, self._excuses = self._excuses, {}
+            payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
+        reports = {worker: _report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
+        return [{**excuses, **reports}[worker] for worker in range(len(self._actors))]
+
+    def _wait(self, calls: dict[Ref, Call], number: int, timeout: float | None) -> list[Ref]:
+        """The first ``number`` that were answered, or will never be."""
+        if number == 0:
+            return []
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            ready, rest = self._actors.wait(list(calls), number, min(INTERVAL, max(0.0, deadline - time.monotonic())))
+            if len(ready) == number:
+                return ready
+            self._watch.look((ref, calls[ref]) for ref in rest)
+            if time.monotonic() >= deadline:
+                workers = sorted({calls[ref].worker for ref in rest})
+                raise multiprocessing.TimeoutError(
+                    f"Workers {workers} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
+                )
+
+    # -- tickets: single environments -----------------------------------------------------------------
+
+    def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
+        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        self._actors.check_usable()
+        parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
+        pairs = zip(rows.tolist(), parcels, strict=True)
+        calls = [self._call_one(row, "step_row", self._freights_of(row)[0].pack(), parcel) for row, parcel in pairs]
+        return partial(self._send_tickets, calls)
+
+    def resets(self, order: ResetOrder) -> Callable[[], None]:
+        """What has all environments reset, each as soon as its actor comes to it."""
+        self._actors.check_usable()
+        parcels = [dumps_by_value(pair) for pair in zip(order.seeds, order.options, strict=True)]
+        calls = [self._call_one(row, "reset_row", parcel) for row, parcel in enumerate(parcels)]
+
+        def note_and_send() -> None:
+            self._legacy.note_resets(order)
+            self._send_tickets(calls)
+
+        return note_and_send
+
+    def _call_one(self, row: int, method: str, *args: bytes) -> Call:
+        worker = self.worker_of(row)
+        return Call(worker, range(row, row + 1), method, (row - self._bounds[worker][0], *args))
+
+    def _send_tickets(self, calls: Sequence[Call]) -> None:
+        with signals_blocked():
+            for call in calls:
+                self._send(call, self._tickets)
+
+    def _freights_of(self, row: int) -> tuple[Freight, Results]:
+        if row not in self._row_freights:
+            rows = self._layout.rows(self._memory, row, row + 1)
+            self._row_freights[row] = Freight(rows.action_arrays), Results(rows)
+        return self._row_freights[row]
+
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
+        """The first ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
+        self._actors.check_usable()
+        while len(self._backlog) < count:
+            try:
+                if self._watch.is_due():
+                    _, rest = self._actors.wait(list(self._tickets), len(self._tickets), 0)
+                    self._watch.look((ref, self._tickets[ref]) for ref in rest)
+                for ref in self._wait(self._tickets, count - len(self._backlog), timeout):
+                    self._take_over(ref)
+            except LostWorker as lost:
+                self._replace(lost)
+        taken = [self._backlog.popleft() for _ in range(count)]
+        return np.array([row for row, _ in taken], np.intp), [report for _, report in taken]
+
+    def _take_over(self, ref: Ref) -> None:
+        call = self._tickets[ref]
+        row = call.env_indices[0]
+        (answer,) = self._actors.answers([ref], [call.worker])
+        with signals_blocked():
+            payload = self._freights_of(row)[1].unpack(answer)
+            self._backlog.append((row, _report(payload, row)))
+            del self._tickets[ref]
+
+    def discard(self) -> None:
+        """Waits for all work under way and forgets what comes of it."""
+        if self.is_busy:
+            self.finish(None)
+        if self._tickets:
+            self.receive(len(self._backlog) + len(self._tickets), None)
+        self._backlog.clear()
+
+    # -- lost actors ----------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Starts actors in place of those that are gone, and forgets all work under way."""
+        self._actors.check_usable()
+        self._turn.clear()
+        self._tickets.clear()
+        self._backlog.clear()
+        self._excuses.clear()
+        while True:
+            for lost in list(self._gone.values()):
+                self._start_again(lost)
+            pings = {self._actors.call(worker, "ping"): worker for worker in range(len(self._actors))}
+            calls = {ref: self._call_all(worker, "ping") for ref, worker in pings.items()}
+            try:
+                # Answered when they have done all they were told before.
+                refs = self._wait(calls, len(calls), None)
+                self._actors.answers(refs, [pings[ref] for ref in refs])
+                return
+            except LostWorker as lost:
+                self._gone[lost.worker] = lost
+
+    def _replace(self, lost: LostWorker) -> None:
+        """Starts an actor in place of a lost one, if restarts are wanted, and tells it what the lost one was told."""
+        self._gone[lost.worker] = lost
+        self._check_may_replace(lost)
+        self._actors.end_one(lost.worker)
+        orphans = {ref: call for ref, call in {**self._turn, **self._tickets}.items() if call.worker == lost.worker}
+        if orphans:
+            self._actors.wait(list(orphans), len(orphans), _LAST_WORDS)
+        orphans = {ref: call for ref, call in orphans.items() if not self._actors.has_answered(ref)}
+        self._start_again(lost)
+        with signals_blocked():
+            for ref, call in orphans.items():
+                self._tell_again(ref, call, lost)
+
+    def _tell_again(self, ref: Ref, call: Call, lost: LostWorker) -> None:
+        if ref in self._tickets:
+            del self._tickets[ref]
+            self._send(call, self._tickets)
+            return
+        del self._turn[ref]
+        if not isinstance(self._order, (CallOrder, SetAttrOrder)):
+            self._send(call, self._turn)
+            return
+        # Not asked again: nobody knows how much of it was done.
+        asked = self._order.mask[slice(*self._bounds[call.worker])].any()
+        note = "It was started again, but not asked again: nobody knows how much of the call was done."
+        failure = Failure(self._bounds[call.worker][0], "call", "", self._error(lost, note), "")
+        self._excuses[call.worker] = Report(failures=[failure] if asked else [])
+
+    def _check_may_replace(self, lost: LostWorker, since: float = math.inf) -> None:
+        """Raises what became of a lost actor, unless it may be replaced; counts that it is."""
+        if not self._care.restart:
+            raise self._error(lost) from None
+        budget = self._budgets[lost.worker]
+        if not budget.spend(since):
+            raise self._error(lost, budget.exhausted_text) from None
+
+    def _start_again(self, lost: LostWorker) -> None:
+        """Starts an actor in place of a lost one; one that is lost before it can work is replaced in turn."""
+        begin = time.monotonic()
+        while True:
+            try:
+                self._start_once(lost)
+                return
+            except LostWorker as again:
+                lost = again
+                self._check_may_replace(lost, begin)
+
+    def _start_once(self, lost: LostWorker) -> None:
+        worker = lost.worker
+        self._gone[worker] = lost  # until another can work
+        task = self._legacy.task(worker, f"worker {worker} {lost.cause}", {})
+        self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
+        _unless_failed(self._arrivals.answers([worker])[0], worker)
+        self._settle(worker)
+        del self._gone[worker]
+
+    def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
+        return lost_error(lost, self._bounds[lost.worker], self._actors.where(lost.worker), note or _ADVICE)
+
+    def worker_of(self, env_index: int) -> int:
+        """The actor an environment runs in."""
+        return bisect_right(self._bounds, env_index, key=lambda bound: bound[0]) - 1
+
+
+def _unless_failed(answer: Answer, worker: int) -> list[EnvFace]:
+    if isinstance(answer, Failure):
+        raise as_error(answer, worker)
+    return answer
+
+
+def _report(payload: bytes, env_index: int) -> Report | None:
+    if not payload:
+        return None
+    try:
+        report: Report = pickle.loads(payload)
+    except Exception as error:
+        return Report(failures=[Failure.of(error, env_index, "call")])
+    return report
