@@ -1,13 +1,15 @@
 // The threads of a pool: the caller, and helpers that each have their rows.
 //
-// A helper whose rows are not begun when the caller has done its own loses them to the caller for
-// this turn. So a turn never waits for a thread that sleeps or has no core, and nothing can hang.
+// Each thread's rows lie in a few pieces, always the same ones, which stay in its core's cache.
+// Whoever has done his own takes pieces that others have not begun. So resets that fall into one
+// thread's rows are evened out, and a turn never waits for a thread that sleeps or has no core.
 #pragma once
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -20,47 +22,78 @@
 namespace envfleet {
 
 // Whether helpers pay off, decided by what turns took with and without them.
+//
+// Trials and terms alternate: a trial looks at the other way, a term keeps the better one. A
+// verdict that is repeated holds twice as long: a wrong one, from a moment when the machine did
+// something else, is soon forgotten, and a right one costs next to nothing.
 class Judge {
   public:
     // Below this a turn is over before a helper has noticed that it began.
     static constexpr double worth_sharing = 15'000;
+    // Helpers must save this share of the time: their cores may have other work.
+    static constexpr double worth_a_core = 0.9;
 
     bool together() const { return together_; }
     // Reading the clock costs as much as stepping a small environment: not every turn is timed.
-    bool wants_time() { return turns_to_judge_ <= trial || ++untimed_ % 16 == 0; }
+    bool wants_time() { return on_trial_ || ++untimed_ % 16 == 0; }
 
     void note(Nanoseconds took) {
-        double& average = together_ ? shared_ : alone_;
+        if (on_trial_) {
+            note_trial(took);
+            return;
+        }
+        double& average = usual_[together_];
         const auto sample = static_cast<double>(took);
-        average = average == 0 ? sample : average + (std::min(sample, 4 * average) - average) / 8;
-        if (--turns_to_judge_ == 0) decide();
+        average += (std::min(sample, 2 * average) - average) / 8;
+        const bool disappoints = together_ && average > usual_[false];
+        if (--left_ <= 0 || disappoints) begin_trial();
     }
 
   private:
-    static constexpr int trial = 16;
-    static constexpr int term = 256;
+    // The first turns of a trial are not judged: rows have to come into another core's cache first.
+    static constexpr int warm_up = 4;
+    static constexpr int trial = 12;
+    static constexpr int longest_term = 256;
 
-    // Trials and terms alternate: a trial looks at the other way, a term keeps the better one.
-    void decide() {
-        if (on_trial_) {
-            on_trial_ = false;
-            together_ = shared_ < 0.9 * alone_;
-            turns_to_judge_ = term;
-        } else if (together_ || alone_ > worth_sharing) {
-            on_trial_ = true;
-            together_ = !together_;
-            turns_to_judge_ = trial;
-        } else {
-            turns_to_judge_ = term;
+    void begin_trial() {
+        if (!together_ && usual_[false] < worth_sharing) {
+            left_ = term_;
+            return;
         }
+        on_trial_ = true;
+        together_ = !together_;
+        noted_ = 0;
+    }
+
+    void note_trial(Nanoseconds took) {
+        samples_[noted_] = took;
+        if (++noted_ < warm_up + trial) return;
+        // The median: a trial is short, and one interruption must not decide it.
+        const auto middle = samples_.begin() + warm_up + trial / 2;
+        std::nth_element(samples_.begin() + warm_up, middle, samples_.end());
+        usual_[together_] = static_cast<double>(*middle);
+        on_trial_ = false;
+        decide();
+    }
+
+    void decide() {
+        const bool knows_both = usual_[true] > 0;
+        const bool verdict = knows_both && usual_[true] < worth_a_core * usual_[false];
+        const int first_term = verdict ? 8 : 1;  // the wrong verdict costs more the other way round
+        term_ = knows_both && verdict == verdict_ ? std::min(2 * term_, longest_term) : first_term;
+        left_ = term_;
+        together_ = verdict_ = verdict;
     }
 
     bool together_ = false;
-    bool on_trial_ = false;
-    int turns_to_judge_ = trial;
+    bool verdict_ = false;
+    bool on_trial_ = true;
+    int noted_ = 0;
+    int term_ = 1;
+    int left_ = 0;
     unsigned untimed_ = 0;
-    double alone_ = 0;
-    double shared_ = 0;
+    double usual_[2] = {0, 0};  // nanoseconds of a turn: alone, together
+    std::array<Nanoseconds, warm_up + trial> samples_{};
 };
 
 class Crew {
@@ -69,8 +102,10 @@ class Crew {
     Crew(size_t rows, unsigned threads, bool adaptive)
         : rows_(rows),
           shares_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
+          pieces_a_share_(std::clamp<size_t>(rows / shares_, 1, most_pieces)),
           adaptive_(adaptive),
-          claims_(new Claim[shares_]),
+          claims_(new Claim[shares_ * pieces_a_share_]),
+          seats_(new Seat[shares_]),
           patience_(fitting_patience(shares_)),
           owner_(getpid()) {}
 
@@ -99,7 +134,9 @@ class Crew {
     }
 
   private:
-    // The last turn in which somebody began this share.
+    static constexpr size_t most_pieces = 4;
+
+    // The last turn in which somebody began this piece.
     struct alignas(64) Claim {
         std::atomic<uint64_t> turn{0};
     };
@@ -119,21 +156,48 @@ class Crew {
             (*static_cast<const Work*>(w))(first, last);
         };
         const uint64_t turn = turn_.load(std::memory_order_relaxed) + 1;
-        left_.store(shares_, std::memory_order_relaxed);
+        left_.store(shares_ * pieces_a_share_, std::memory_order_relaxed);
         turn_.store(turn, std::memory_order_seq_cst);
+        seats_[0].take();
         go_.ring();
-        for (size_t share = 0; share < shares_; ++share) try_share(share, turn);
+        take_part(0, turn);
         auto done = [&] { return left_.load(std::memory_order_acquire) == 0; };
         constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-        while (!wait_until(done_.sleeper(), done, patience_, forever)) {
+        auto before_sleep = [&] { return leave_seat(0); };
+        while (!wait_until(done_.sleeper(), done, patience_, forever, before_sleep)) {
         }
     }
 
-    void try_share(size_t share, uint64_t turn) {
+    // His own pieces from the first on, then the others' from the last on: they meet late.
+    void take_part(size_t share, uint64_t turn) {
+        for (size_t piece = 0; piece < pieces_a_share_; ++piece) try_piece(share, piece, turn);
+        for (size_t other = 1; other < shares_; ++other) {
+            for (size_t piece = pieces_a_share_; piece-- > 0;) {
+                try_piece((share + other) % shares_, piece, turn);
+            }
+        }
+    }
+
+    void try_piece(size_t share, size_t piece, uint64_t turn) {
+        const size_t number = share * pieces_a_share_ + piece;
         uint64_t before = turn - 1;
-        if (!claims_[share].turn.compare_exchange_strong(before, turn)) return;
-        call_(work_, rows_ * share / shares_, rows_ * (share + 1) / shares_);
+        if (!claims_[number].turn.compare_exchange_strong(before, turn)) return;
+        const size_t pieces = shares_ * pieces_a_share_;
+        call_(work_, rows_ * number / pieces, rows_ * (number + 1) / pieces);
         if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.ring();
+    }
+
+    cpu_set_t others_of(size_t share) const {
+        cpu_set_t cores = no_cores();
+        for (size_t other = 0; other < shares_; ++other) {
+            if (other != share) seats_[other].add_to(cores);
+        }
+        return cores;
+    }
+
+    cpu_set_t leave_seat(size_t share) {
+        seats_[share].leave();
+        return others_of(share);
     }
 
     void hire() {
@@ -151,18 +215,22 @@ class Crew {
         };
         for (;;) {
             constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-            if (!wait_until(go_.sleeper(), called, patience_, forever)) continue;
+            auto before_sleep = [&] { return leave_seat(share); };
+            if (!wait_until(go_.sleeper(), called, patience_, forever, before_sleep)) continue;
             if (stopping_.load(std::memory_order_seq_cst)) return;
+            sit_apart(seats_[share], others_of(share));
             seen = turn_.load(std::memory_order_seq_cst);
-            try_share(share, seen);
+            take_part(share, seen);
         }
     }
 
     const size_t rows_;
     const size_t shares_;
+    const size_t pieces_a_share_;
     const bool adaptive_;
     Judge judge_;
     std::unique_ptr<Claim[]> claims_;
+    std::unique_ptr<Seat[]> seats_;  // of the threads; the caller's is the first
     const Patience patience_;
     const pid_t owner_;
     std::vector<std::thread> helpers_;

@@ -25,6 +25,7 @@
 #include <new>
 #include <tuple>
 
+#include "engine/seats.h"
 #include "engine/waiting.h"
 
 namespace envfleet {
@@ -43,6 +44,7 @@ struct Mailbox {
     std::atomic<uint64_t> taken{0};
     std::atomic<uint64_t> published{0};
     std::atomic<uint32_t> asleep{0};
+    Seat seat;
 };
 
 // One environment's result, as its worker leaves it for the caller.
@@ -63,6 +65,7 @@ struct Lobby {
     Bell go;
     SharedBell done;
     alignas(64) std::atomic<uint32_t> wanted{0};
+    Seat seat;
 };
 
 struct RowRange {
@@ -100,6 +103,7 @@ class Mailroom {
     // Gives `command` to workers first..last-1. Each must have finished its previous turn.
     void post(uint32_t first, uint32_t last, uint32_t command) {
         uint32_t asleep = 0;
+        lobby_->seat.take();
         for (uint32_t w = first; w < last; ++w) asleep |= post_one(w, command);
         if (asleep != 0) lobby_->go.ring(asleep);
         ++turns_;
@@ -115,8 +119,7 @@ class Mailroom {
     uint64_t turns() const { return turns_; }
 
     bool wait_done(Patience patience, Nanoseconds deadline) {
-        return wait_until(
-            lobby_->done.sleeper(), [&] { return all_finished(); }, patience, deadline);
+        return wait([&] { return all_finished(); }, patience, deadline);
     }
 
     bool is_finished(uint32_t w) const {
@@ -139,6 +142,7 @@ class Mailroom {
     // Wakes those who sleep although they have tickets.
     void wake() {
         uint32_t asleep = 0;
+        lobby_->seat.take();
         for (uint32_t w = 0; w < workers_; ++w) {
             const bool has_tickets = boxes_[w].sent.load(std::memory_order_relaxed) !=
                                      boxes_[w].taken.load(std::memory_order_relaxed);
@@ -155,8 +159,7 @@ class Mailroom {
 
     bool wait_ready(uint32_t count, Patience patience, Nanoseconds deadline) {
         lobby_->wanted.store(count, std::memory_order_seq_cst);
-        return wait_until(
-            lobby_->done.sleeper(), [&] { return num_ready() >= count; }, patience, deadline);
+        return wait([&] { return num_ready() >= count; }, patience, deadline);
     }
 
     // Takes the oldest result out, whoever's it is; false if there is none.
@@ -188,6 +191,7 @@ class Mailroom {
         box.collected.store(box.published.load(std::memory_order_relaxed),
                             std::memory_order_relaxed);
         box.asleep.store(0, std::memory_order_relaxed);
+        box.seat.leave();
         box.finished.store(box.posted.load(std::memory_order_relaxed), std::memory_order_seq_cst);
     }
 
@@ -206,9 +210,10 @@ class Mailroom {
                    box.taken.load(std::memory_order_relaxed);
         };
         const Sleeper me{lobby_->go, bit(w), box.asleep};
-        if (!wait_until(me, [&] { return has_turn() || has_ticket(); }, patience, deadline)) {
-            return false;
-        }
+        auto has_work = [&] { return has_turn() || has_ticket(); };
+        auto before_sleep = [&] { return leave_seat(box.seat); };
+        if (!wait_until(me, has_work, patience, deadline, before_sleep)) return false;
+        sit_apart(box.seat, others_than(box.seat));
         if (has_turn()) {
             command = box.command;
         } else {
@@ -241,6 +246,27 @@ class Mailroom {
           boxes_(reinterpret_cast<Mailbox*>(lobby_ + 1)),
           slots_(reinterpret_cast<Slot*>(boxes_ + workers)),
           workers_(workers) {}
+
+    // The caller's way to wait.
+    template <class Ready>
+    bool wait(Ready ready, Patience patience, Nanoseconds deadline) {
+        auto before_sleep = [&] { return leave_seat(lobby_->seat); };
+        return wait_until(lobby_->done.sleeper(), ready, patience, deadline, before_sleep);
+    }
+
+    cpu_set_t leave_seat(Seat& seat) const {
+        seat.leave();
+        return others_than(seat);
+    }
+
+    cpu_set_t others_than(const Seat& seat) const {
+        cpu_set_t cores = no_cores();
+        if (&seat != &lobby_->seat) lobby_->seat.add_to(cores);
+        for (uint32_t w = 0; w < workers_; ++w) {
+            if (&seat != &boxes_[w].seat) boxes_[w].seat.add_to(cores);
+        }
+        return cores;
+    }
 
     static uint32_t bit(uint32_t w) { return 1u << (w % 32); }
 

@@ -17,6 +17,8 @@
 #include <climits>
 #include <cstdint>
 
+#include "engine/seats.h"
+
 namespace envfleet {
 
 using Nanoseconds = int64_t;
@@ -75,7 +77,8 @@ struct SharedBell {
 // Sleeps until `ready()` holds, the deadline passes or a signal arrives; returns `ready()`.
 // A signal ends the sleep so that the caller can run its handlers.
 template <class Ready>
-bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline) {
+bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const cpu_set_t& taken) {
+    const KeepAway elsewhere(taken);
     sleeper.asleep.fetch_add(1, std::memory_order_seq_cst);
     const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
     bool is_ready;
@@ -95,8 +98,10 @@ bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline) {
 }
 
 // Waits until `ready()` holds (true) or the deadline passes or a signal arrives (false).
-template <class Ready>
-bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Nanoseconds deadline) {
+// `before_sleep()` tells which cores to wake up away from.
+template <class Ready, class BeforeSleep>
+bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Nanoseconds deadline,
+                BeforeSleep before_sleep) {
     if (ready()) return true;
     const Nanoseconds start = now();
     const Nanoseconds pause_end = start + patience.pause;
@@ -111,7 +116,7 @@ bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Nanoseconds dea
         if (ready()) return true;
         sched_yield();
     }
-    return sleep_until(sleeper, ready, deadline);
+    return sleep_until(sleeper, ready, deadline, before_sleep());
 }
 
 }  // namespace envfleet

@@ -326,3 +326,15 @@ def test_a_process_that_watches_one_already_gone_ends_at_once() -> None:
         pass
     with forked(lambda: exit_with_process(gone), exit_code=1):
         pass
+
+
+def test_whoever_has_slept_may_use_all_its_cores_again() -> None:
+    """While asleep it asks not to be woken where the others work."""
+    cores = os.sched_getaffinity(0)
+    room = mailroom(2)
+    room.post(0, 2, 4)  # the caller works here ...
+    assert room.take(0, *NOW) == 4
+    room.finish(0, 1)
+    assert room.take(0, 0.01, 0.0, 0.0) is None  # ... where this worker has to sleep
+    assert not room.wait_done(0.01, 0.0, 0.0)
+    assert os.sched_getaffinity(0) == cores

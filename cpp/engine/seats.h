@@ -1,0 +1,76 @@
+// Who works on which core, so that those who work together do not wait for each other on one of
+// them.
+//
+// Left alone, the kernel often wakes a sleeper on the core of whoever woke it, and on virtual
+// machines it does so even while other cores idle, because it takes a halted virtual core for one
+// that is busy elsewhere. Two who then both stay awake share that core for tens of milliseconds.
+// Pinning everyone would be worse: two fleets on one machine would fight for the same cores. So
+// nobody is pinned, but whoever goes to sleep asks not to be woken where another works, and whoever
+// finds another on his core moves away, once.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace envfleet {
+
+// The core that somebody works on; none while it sleeps or nothing is known of it.
+class Seat {
+  public:
+    void take() { core_.store(sched_getcpu(), std::memory_order_relaxed); }
+    void leave() { core_.store(none, std::memory_order_relaxed); }
+    int core() const { return core_.load(std::memory_order_relaxed); }
+    void add_to(cpu_set_t& cores) const {
+        if (const int core = this->core(); core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
+    }
+
+  private:
+    static constexpr int32_t none = -1;
+    std::atomic<int32_t> core_{none};
+};
+
+inline cpu_set_t no_cores() {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    return cores;
+}
+
+// While it lives, this thread runs on other cores than those taken; on any of its own if all are,
+// or if that is not allowed.
+class KeepAway {
+  public:
+    explicit KeepAway(const cpu_set_t& taken) {
+        if (CPU_COUNT(&taken) == 0 || sched_getaffinity(0, sizeof own_, &own_) != 0) return;
+        cpu_set_t common;
+        CPU_AND(&common, &own_, &taken);
+        CPU_XOR(&narrowed_, &own_, &common);
+        if (CPU_COUNT(&common) == 0 || CPU_COUNT(&narrowed_) == 0) return;
+        active_ = sched_setaffinity(0, sizeof narrowed_, &narrowed_) == 0;
+    }
+    ~KeepAway() {
+        if (!active_) return;
+        cpu_set_t present;
+        // Somebody else may have chosen other cores for this thread meanwhile.
+        const bool ours =
+            sched_getaffinity(0, sizeof present, &present) == 0 && CPU_EQUAL(&present, &narrowed_);
+        if (ours) sched_setaffinity(0, sizeof own_, &own_);
+    }
+    KeepAway(const KeepAway&) = delete;
+    KeepAway& operator=(const KeepAway&) = delete;
+
+  private:
+    cpu_set_t own_;
+    cpu_set_t narrowed_;
+    bool active_ = false;
+};
+
+// Takes the seat; moves to another core first if `others` work on this one and there is a free one.
+inline void sit_apart(Seat& seat, const cpu_set_t& others) {
+    const int core = sched_getcpu();
+    if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &others)) KeepAway once(others);
+    seat.take();
+}
+
+}  // namespace envfleet

@@ -1,0 +1,125 @@
+// The threads of a pool: who works is judged by time, all rows are done once, and nobody is pinned.
+#include "engine/crew.h"
+
+#include <dirent.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/check.h"
+
+using namespace envfleet;
+
+// So many turns, each of which takes `alone` or `together` nanoseconds; returns how many were
+// together.
+int judged(Judge& judge, int turns, Nanoseconds alone, Nanoseconds together,
+           int disturbed_every = 0) {
+    int shared = 0;
+    for (int turn = 0; turn < turns; ++turn) {
+        shared += judge.together();
+        const Nanoseconds took = judge.together() ? together : alone;
+        const bool disturbed = disturbed_every != 0 && turn % disturbed_every == 0;
+        if (judge.wants_time()) judge.note(disturbed ? 50 * took : took);
+    }
+    return shared;
+}
+
+void test_helpers_are_used_where_they_save_time() {
+    Judge useful, useless, needless;
+    check(judged(useful, 2'000, 1'000'000, 550'000) > 1'800);
+    check(judged(useless, 2'000, 1'000'000, 990'000) < 500);
+    check(judged(needless, 2'000, 5'000, 1'000) == 0);
+}
+
+void test_interruptions_do_not_decide() {
+    Judge judge;
+    check(judged(judge, 2'000, 1'000'000, 550'000, 5) > 1'700);
+}
+
+void test_a_wrong_verdict_is_soon_forgotten() {
+    Judge judge;
+    judged(judge, 60, 1'000'000, 3'000'000);
+    check(!judge.together());
+    check(judged(judge, 400, 1'000'000, 550'000) > 300);
+    Judge content;
+    judged(content, 4'000, 1'000'000, 550'000);
+    check(content.together());
+    check(judged(content, 1'000, 1'000'000, 3'000'000) < 300);
+}
+
+void test_every_row_is_worked_on_once(size_t rows, unsigned threads, bool adaptive) {
+    Crew crew(rows, threads, adaptive);
+    std::vector<std::atomic<int>> visits(rows);
+    for (int turn = 1; turn <= 300; ++turn) {
+        crew.run([&](size_t first, size_t last) {
+            for (size_t row = first; row < last; ++row) visits[row].fetch_add(1);
+        });
+        for (const auto& count : visits) check(count == turn);
+    }
+}
+
+std::vector<int> threads_of_this_process() {
+    std::vector<int> found;
+    DIR* tasks = opendir("/proc/self/task");
+    while (const dirent* entry = readdir(tasks)) {
+        if (const int id = std::atoi(entry->d_name)) found.push_back(id);
+    }
+    closedir(tasks);
+    return found;
+}
+
+void test_nobody_stays_pinned() {
+    cpu_set_t before, after;
+    sched_getaffinity(0, sizeof before, &before);
+    Crew crew(8, 2, false);
+    for (int turn = 0; turn < 20; ++turn) {
+        crew.run([](size_t, size_t) {});
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // long enough to fall asleep
+    }
+    crew.run([](size_t, size_t) {});
+    sched_getaffinity(0, sizeof after, &after);
+    check(CPU_EQUAL(&before, &after));
+    check(threads_of_this_process().size() >= 2);
+}
+
+void test_seats() {
+    cpu_set_t own;
+    sched_getaffinity(0, sizeof own, &own);
+    cpu_set_t here = no_cores();
+    Seat seat;
+    seat.add_to(here);
+    check(CPU_COUNT(&here) == 0);
+    seat.take();
+    seat.add_to(here);
+    check(CPU_COUNT(&here) == 1);
+    if (CPU_COUNT(&own) > 1) {
+        const int there = seat.core();
+        const KeepAway away(here);
+        check(sched_getcpu() != there);
+    }
+    {
+        const KeepAway nowhere_to_go(own);
+        cpu_set_t now;
+        sched_getaffinity(0, sizeof now, &now);
+        check(CPU_EQUAL(&now, &own));
+    }
+    cpu_set_t now;
+    sched_getaffinity(0, sizeof now, &now);
+    check(CPU_EQUAL(&now, &own));
+}
+
+int main() {
+    test_helpers_are_used_where_they_save_time();
+    test_interruptions_do_not_decide();
+    test_a_wrong_verdict_is_soon_forgotten();
+    for (const bool adaptive : {false, true}) {
+        test_every_row_is_worked_on_once(1, 2, adaptive);
+        test_every_row_is_worked_on_once(7, 3, adaptive);
+        test_every_row_is_worked_on_once(100, 2, adaptive);
+    }
+    test_nobody_stays_pinned();
+    test_seats();
+}
