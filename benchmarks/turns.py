@@ -24,7 +24,7 @@ from harness.protocol import Ready, Turn
 from harness.workloads import Workload, batched_actions
 
 MOST_MIXING_SECONDS = 5.0
-LEAD_IN = 0.1
+LEAD_IN = 0.2
 VERSIONED = (
     "envfleet",
     "gymnasium",
@@ -81,13 +81,30 @@ def _say(answers: TextIO, content: dict[str, Any]) -> None:
 
 
 @final
+class Stopwatch:
+    """A policy, and how long it has been at work in all."""
+
+    def __init__(self, choose: Callable[[Any], Any]) -> None:
+        self._choose = choose
+        self.seconds = 0.0
+
+    def __call__(self, observations: Any) -> Any:
+        """Choose actions."""
+        begin = time.perf_counter()
+        actions = self._choose(observations)
+        self.seconds += time.perf_counter() - begin
+        return actions
+
+
+@final
 class Runner:
     """A fleet with its actions, between turns and in them."""
 
     def __init__(self, fleet: Fleet, workload: Workload, observations: Any) -> None:
         self._fleet = fleet
         self._observations = observations
-        self._choose = _policy(fleet) if workload.policy else _fixed(fleet)
+        self._policy = Stopwatch(_policy(fleet)) if workload.policy else None
+        self._choose = self._policy or _fixed(fleet)
         self._rested: tuple[float, float] | None = None
 
     def mix(self, rounds: int) -> None:
@@ -102,9 +119,14 @@ class Runner:
         """Step for so long, after a lead-in that does not count."""
         idle_cpu, idle = self._wake()
         self._run(seconds * LEAD_IN)
+        chosen_before = self._choosing_seconds()
         calls, steps, elapsed = self._run(seconds)
+        choosing = self._choosing_seconds() - chosen_before
         self._rested = machine.cpu_seconds([os.getpid(), *machine.descendants()]), time.perf_counter()
-        return Turn(calls, steps, elapsed, idle_cpu, idle)
+        return Turn(calls, steps, elapsed, idle_cpu, idle, choosing)
+
+    def _choosing_seconds(self) -> float:
+        return self._policy.seconds if self._policy is not None else 0.0
 
     def _wake(self) -> tuple[float, float]:
         if self._rested is None:

@@ -15,7 +15,15 @@ GYMNASIUM_ASYNC = "gymnasium-async"
 ENVFLEET_SYNC = "envfleet-sync"
 ENVFLEET_PROCESS = "envfleet-process"
 ENVFLEET_CALLER = "envfleet-process-caller"
+ENVFLEET_FIRST_READY = "envfleet-first-ready"
 ENVFLEET_NATIVE = "envfleet-native"
+ENVFLEET_NATIVE_LIVE = "envfleet-native-live"
+ENVPOOL = "envpool"
+MJ_STEP = "mj_step"
+ALE_VECTOR = "ale-vector"
+GYMNASIUM_VECTOR = "gymnasium-vector"
+SB3_DUMMY = "sb3-dummy"
+TIANSHOU_DUMMY = "tianshou-dummy"
 
 OURS = "envfleet"
 LIMIT = "the limit"
@@ -106,20 +114,20 @@ NATIVE: dict[str, Any] = {
 
 ALL = (
     Engine(BARE, "one environment in a loop", LIMIT, "bare", policy=False, per_call=False),
-    Engine("mj_step", "MuJoCo's mj_step alone", LIMIT, "mj_step", env_ids=MUJOCO, policy=False, per_call=False),
+    Engine(MJ_STEP, "MuJoCo's mj_step alone", LIMIT, "mj_step", env_ids=MUJOCO, policy=False, per_call=False),
     Engine(GYMNASIUM_SYNC, "Gymnasium sync", "Gymnasium", "gymnasium_fleets", {"kind": "sync"}),
     Engine(GYMNASIUM_ASYNC, "Gymnasium async", "Gymnasium", "gymnasium_fleets", {"kind": "async"}, **PROCESS_EACH),
     Engine(
-        "gymnasium-vector",
+        GYMNASIUM_VECTOR,
         "Gymnasium vector entry point",
         "Gymnasium",
         "gymnasium_fleets",
         {"kind": "vector"},
         env_ids=frozenset((CARTPOLE,)),
     ),
-    Engine("sb3-dummy", "SB3 DummyVecEnv", "SB3", "sb3", {"kind": "DummyVecEnv"}, "sb3"),
+    Engine(SB3_DUMMY, "SB3 DummyVecEnv", "SB3", "sb3", {"kind": "DummyVecEnv"}, "sb3"),
     Engine("sb3-subproc", "SB3 SubprocVecEnv", "SB3", "sb3", {"kind": "SubprocVecEnv"}, "sb3", **PROCESS_EACH),
-    Engine("tianshou-dummy", "Tianshou Dummy", "Tianshou", "tianshou_fleets", {"kind": "DummyVectorEnv"}, "tianshou"),
+    Engine(TIANSHOU_DUMMY, "Tianshou Dummy", "Tianshou", "tianshou_fleets", {"kind": "DummyVectorEnv"}, "tianshou"),
     Engine(
         "tianshou-shmem",
         "Tianshou Shmem",
@@ -143,7 +151,7 @@ ALL = (
     Engine("torchrl", "TorchRL ParallelEnv", "TorchRL", "torchrl_fleets", {}, "torchrl", **PROCESS_EACH),
     Engine("pufferlib", "PufferLib multiprocessing", "PufferLib", "pufferlib_fleets", {}, "pufferlib", least=SEVERAL),
     Engine(
-        "envpool",
+        ENVPOOL,
         "EnvPool sync",
         "EnvPool",
         "envpool_fleets",
@@ -165,7 +173,7 @@ ALL = (
         makes_gymnasiums=False,
         per_call=False,
     ),
-    Engine("ale-vector", "ale-py vector", "ale-py", "ale_vector", env_ids=frozenset((PONG,)), makes_gymnasiums=False),
+    Engine(ALE_VECTOR, "ale-py vector", "ale-py", "ale_vector", env_ids=frozenset((PONG,)), makes_gymnasiums=False),
     *(
         Engine(
             name,

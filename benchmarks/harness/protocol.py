@@ -17,10 +17,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Turn:
-    """Calls of `step`, real steps of environments, the time of both; and what was used since the turn before."""
+    """Calls of `step`, real steps of environments, the time of both; and what was used since the turn before.
+
+    `choosing_seconds` is the part of `seconds` that a policy took to choose actions.
+    """
 
     calls: int
     steps: int
     seconds: float
     idle_cpu_seconds: float
     idle_seconds: float
+    choosing_seconds: float = 0.0

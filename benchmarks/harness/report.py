@@ -44,7 +44,7 @@ class Report:
     @property
     def verdicts(self) -> list[Verdict]:
         """What the figures say about the requirements."""
-        return judge(self.throughput) + judge_creation(self.creation_workload, self.creation)
+        return judge(self.throughput, self.machine.usable_cores) + judge_creation(self.creation_workload, self.creation)
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts and lists; `all_met` is None if no requirement was measured."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+import numpy as np
+
 from .contestant import Contestant, ContestantError
 from .engines import Engine
 from .protocol import Ready, Turn
@@ -20,7 +22,11 @@ STARTED_AT_ONCE = 2
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure: `repeats` turns of `slice_seconds` for each engine."""
+    """How long to measure: `repeats` turns of `slice_seconds` for each engine.
+
+    Many short turns instead of few long ones: other tenants of a shared machine take its cores away for some
+    milliseconds at a time, which spoils the turns it hits; the median is one of the others.
+    """
 
     slice_seconds: float
     repeats: int
@@ -39,8 +45,9 @@ class Entrant:
 class EngineResult:
     """One engine on one workload.
 
-    `spread` is (highest - lowest) / median; `call_seconds` the median time of one call of `step`; `idle_cpu` the share
-    of a core that its processes used while other engines had their turns; with an `error` there are no figures.
+    `spread` is the width of the middle half of the turns / median; `call_seconds` the median time of one call of
+    `step`; `idle_cpu` the share of a core that its processes used while other engines had their turns; `engine_share`
+    of the time was not the policy's; with an `error` there are no figures.
     """
 
     engine: str
@@ -50,6 +57,7 @@ class EngineResult:
     spread: float = 0.0
     call_seconds: float = 0.0
     idle_cpu: float = 0.0
+    engine_share: float = 1.0
     versions: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
@@ -127,11 +135,17 @@ class Seat:
             processes=self.ready.processes,
             steps_per_second=figures,
             median=median,
-            spread=(max(figures) - min(figures)) / median,
+            spread=(quantile(figures, 0.75) - quantile(figures, 0.25)) / median,
             call_seconds=statistics.median(turn.seconds / turn.calls for turn in self.turns),
             idle_cpu=sum(turn.idle_cpu_seconds for turn in self.turns) / idle if idle else 0.0,
+            engine_share=1.0 - statistics.median(turn.choosing_seconds / turn.seconds for turn in self.turns),
             versions=self.ready.versions,
         )
+
+
+def quantile(figures: Sequence[float], share: float) -> float:
+    """The figure that so large a share lies below."""
+    return float(np.quantile(figures, share))
 
 
 def compare(
@@ -146,8 +160,8 @@ def compare(
         progress(f"{workload.name}: starting {len(seats)} engines")
         with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
             list(pool.map(lambda seat: seat.start(workload, directory), seats))
+        progress(f"{workload.name}: {plan.repeats} turns each")
         for repeat in range(plan.repeats):
-            progress(f"{workload.name}: repeat {repeat + 1} of {plan.repeats}")
             for seat in _rotated(seats, repeat):
                 seat.take_turn(plan.slice_seconds)
         for seat in seats:

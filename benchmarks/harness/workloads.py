@@ -87,10 +87,10 @@ SIZES = {
     CARTPOLE: (1, 8, 64, 1024),
     LANDER: (8, 64),
     CHEETAH: (8, 64),
-    ANT: (64,),
-    PONG: (8,),
+    ANT: (8, 64),
+    PONG: (8, 64),
     BUSY: (8,),
-    BUSY_EXPONENTIAL: (64,),
+    BUSY_EXPONENTIAL: (8,),
     DICT_IMAGE: (64,),
     MEGABYTE: (8,),
 }
@@ -98,7 +98,7 @@ SIZES = {
 HEADLINE = tuple(Workload(env_id, 64 if 64 in sizes else max(sizes)) for env_id, sizes in SIZES.items())
 WORKLOADS = (
     *(Workload(env_id, size) for env_id, sizes in SIZES.items() for size in sizes),
-    *(Workload(env_id, 64, policy=True) for env_id in (CARTPOLE, LANDER, CHEETAH)),
+    *(Workload(env_id, size, policy=True) for env_id in (LANDER, CHEETAH) for size in (10, 64)),
 )
 QUICK_WORKLOADS = (Workload(CARTPOLE, 64), Workload(LANDER, 8), Workload(BUSY, 8))
 CREATION_WORKLOAD = Workload(LANDER, 64)

@@ -83,7 +83,7 @@ def test_every_engine_is_measured_every_repeat(tiny_run: Tiny) -> None:
         low, high = sorted(found["steps_per_second"])
         assert 0 < low <= high
         assert found["median"] == pytest.approx((low + high) / 2)
-        assert found["spread"] == pytest.approx((high - low) / found["median"])
+        assert found["spread"] == pytest.approx((high - low) / 2 / found["median"])
         assert found["idle_cpu"] >= 0
 
 
@@ -112,7 +112,7 @@ def test_ratios_are_of_medians(tiny_run: Tiny) -> None:
 def test_creation_is_measured(tiny_run: Tiny) -> None:
     assert [result["engine"] for result in tiny_run[2]["creation"]] == MEASURED
     for result in tiny_run[2]["creation"]:
-        assert len(result["samples"]) == 2
+        assert len(result["samples"]) == 3
         assert all(sample["seconds"] > 0 for sample in result["samples"])
 
 
@@ -467,13 +467,32 @@ def cartpole(**figures: tuple[float, ...]) -> throughput.WorkloadResult:
 
 def test_a_requirement_holds_if_one_configuration_meets_it() -> None:
     result = cartpole(gym_sync=(100.0, 110.0, 90.0), ours=(140.0, 150.0, 130.0), caller=(150.0, 160.0, 155.0))
-    (verdict,) = requirements.judge([result])
+    (verdict,) = requirements.judge([result], 2)
     assert (verdict.claim, verdict.at_least) == ("times the steps/s, 64 x CartPole-v1", 1.5)
     assert verdict.met
     assert [outcome.engine for outcome in verdict.outcomes] == [PROCESS, CALLER]
     assert [outcome.met for outcome in verdict.outcomes] == [False, True]
     assert [outcome.ratio for outcome in verdict.outcomes] == pytest.approx([1.4, 1.55])
-    assert [verdict.outcomes[0].low, verdict.outcomes[0].high] == pytest.approx([150 / 110, 130 / 90])
+    ratios = [150 / 110, 140 / 100, 130 / 90]
+    quartiles = [(ratios[0] + ratios[1]) / 2, (ratios[1] + ratios[2]) / 2]
+    assert [verdict.outcomes[0].low, verdict.outcomes[0].high] == pytest.approx(quartiles)
+
+
+def test_the_ideal_is_a_plain_loop_on_every_core() -> None:
+    names = {engines.BARE: 100.0, CALLER: 180.0}
+    found = tuple(engine_result(name, (figure,)) for name, figure in names.items())
+    result = throughput.WorkloadResult(Workload("CartPole-v1", 8), found)
+    (verdict,) = requirements.judge([result], cores=2)
+    (outcome,) = verdict.outcomes
+    assert (verdict.baseline, outcome.ratio, outcome.met) == (requirements.IDEAL, pytest.approx(0.9), True)
+    assert not requirements.judge([result], cores=4)[0].met
+
+
+def test_of_several_baselines_the_best_counts() -> None:
+    names = {engines.GYMNASIUM_SYNC: 100.0, engines.SB3_DUMMY: 150.0, engines.ENVFLEET_SYNC: 290.0}
+    found = tuple(engine_result(name, (figure,)) for name, figure in names.items())
+    (verdict,) = requirements.judge([throughput.WorkloadResult(Workload("DictImage-v0", 64), found)], 2)
+    assert (verdict.baseline, verdict.met) == (engines.SB3_DUMMY, False)
 
 
 def test_a_requirement_that_none_meets_fails_the_report() -> None:
@@ -481,7 +500,7 @@ def test_a_requirement_that_none_meets_fails_the_report() -> None:
     text = tables.requirements(as_json)
     assert as_json["all_met"] is False
     assert "Requirements: 0 of 1 met" in text
-    assert "1.40 against gymnasium-sync" in text
+    assert "1.40 x gymnasium-sync" in text
     assert "NO" in text
 
 
