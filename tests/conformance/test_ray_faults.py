@@ -94,6 +94,14 @@ def test_a_death_is_told_until_reset_revives_the_fleet(where: str) -> None:
         assert envs.step(ZEROS)[0][:, 2].tolist() == [1] * NUM_ENVS
 
 
+def test_a_death_is_told_while_another_actor_hangs(tmp_path: Path) -> None:
+    with fleet(trouble_fns(NUM_ENVS, fifo=make_fifo(tmp_path))) as envs:
+        envs.reset(seed=0)
+        with within(SOON), pytest.raises(WorkerDiedError, match="Worker 1 "):
+            envs.step(order({0: Command.HANG, VICTIM: Command.KILL}))
+        envs.close(terminate=True)
+
+
 def test_all_may_die_at_once() -> None:
     with fleet() as envs:
         envs.reset(seed=0)

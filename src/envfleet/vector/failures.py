@@ -6,9 +6,12 @@ import traceback
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
 from envfleet.vector.buffers import LayoutError
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True)
@@ -59,6 +62,13 @@ def as_error(failure: Failure, worker: int | None) -> WorkerError:
         worker=worker,
         env_index=failure.env_index,
     )
+
+
+def unless_failed(answer: Answer | Failure, worker: int) -> Answer:
+    """What a worker answered, or the error to raise for the failure that it reports instead."""
+    if isinstance(answer, Failure):
+        raise as_error(answer, worker)
+    return answer
 
 
 def warn_of_close(failures: Iterable[Failure]) -> None:

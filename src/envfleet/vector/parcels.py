@@ -47,6 +47,17 @@ def dump_report(report: Report, first_index: int, row: int = 0) -> bytes:
         return dumps(_portable_part(report, first_index, row))
 
 
+def load_report(payload: bytes | None, env_index: int, method: str = "call") -> Report | None:
+    """The report, if there is one; what cannot be unpickled here becomes a failure of the environment ``env_index``."""
+    if not payload:
+        return None
+    try:
+        report: Report = pickle.loads(payload)
+    except Exception as error:
+        return Report(failures=[Failure.of(error, env_index, method)])
+    return report
+
+
 def _portable_part(report: Report, first_index: int, row: int) -> Report:
     report.results = _keep_portable(report.results, report, "call")
     if report.infos is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import os
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import final
 
@@ -16,13 +15,13 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
-from envfleet.vector.failures import Failure, as_error
+from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker, lost_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.parcels import dumps_by_value, load_report
 from envfleet.vector.process import protocol
-from envfleet.vector.process.arrivals import Answer, Arrivals
+from envfleet.vector.process.arrivals import Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.launch import usable_cores
@@ -32,8 +31,9 @@ from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import Berth
 from envfleet.vector.rebuilding import Replay
+from envfleet.vector.replacing import Replacements
 from envfleet.vector.replays import Replays
-from envfleet.vector.restarts import Care, RestartBudget
+from envfleet.vector.restarts import Care
 from envfleet.vector.share import ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -49,7 +49,7 @@ class Supervisor:
         self._legacy = Legacy(tasks)
         self._bounds = self._legacy.bounds
         self._care = tasks[0].care if tasks else Care()
-        self._budgets = [RestartBudget(self._care) for _ in tasks]
+        self._replacements = Replacements(self._care, len(tasks))
         self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
         self._order: Order = StepOrder()
@@ -74,7 +74,7 @@ class Supervisor:
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._error(lost, note) from None
-        return [face for worker, answer in enumerate(answers) for face in _unless_failed(answer, worker)]
+        return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
     def create_block(self, size: int) -> npt.NDArray[np.uint8]:
         """The memory to share; its descriptor is kept, also for those that have to take another's place."""
@@ -159,7 +159,7 @@ class Supervisor:
         self._end_turn()
         excuses, self._excuses = self._excuses, {}
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
-        reports = [self._report(worker, payload) for worker, payload in enumerate(payloads)]
+        reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
         return [excuses.get(worker, report) for worker, report in enumerate(reports)]
 
     def _end_turn(self) -> None:
@@ -180,15 +180,6 @@ class Supervisor:
             speaks = worker not in self._excuses and self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
             payloads.append(self._crew.receive(worker) if speaks else None)
         return payloads
-
-    def _report(self, worker: int, payload: bytes | None) -> Report | None:
-        if payload is None:
-            return None
-        try:
-            report: Report = pickle.loads(payload)
-        except Exception as error:
-            return Report(failures=[Failure.of(error, self._bounds[worker][0], "call")])
-        return report
 
     def _unfinished(self) -> list[int]:
         assert self._mailroom is not None
@@ -250,7 +241,7 @@ class Supervisor:
     def _replace(self, lost: LostWorker) -> None:
         """Starts a worker in place of a lost one, if restarts are wanted, and gives it the tickets that were lost."""
         worker = lost.worker
-        self._check_may_replace(lost)
+        self._replacements.allow(lost, self._error)
         self._crew.end_one(worker)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
@@ -258,24 +249,8 @@ class Supervisor:
         self._start_again(lost, self._legacy.replays_for(worker, self._watch, at_work))
         self._tickets.send_again(tickets)
 
-    def _check_may_replace(self, lost: LostWorker, since: float = math.inf) -> None:
-        """Raises what became of a lost worker, unless it may be replaced; counts that it is."""
-        if not self._care.restart:
-            raise self._error(lost) from None
-        budget = self._budgets[lost.worker]
-        if not budget.spend(since):
-            raise self._error(lost, budget.exhausted_text) from None
-
     def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
-        """Starts a worker in place of a lost one; one that is lost before it can work is replaced in turn."""
-        begin = time.monotonic()
-        while True:
-            try:
-                self._start_once(lost, replays)
-                return
-            except LostWorker as again:
-                lost = again
-                self._check_may_replace(lost, begin)
+        self._replacements.start(lost, partial(self._start_once, replays=replays), self._error)
 
     def _start_once(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
         assert self._mailroom is not None
@@ -283,7 +258,7 @@ class Supervisor:
         try:
             self._crew.replace(worker, self._legacy.task(worker, f"worker {worker} {lost.cause}", replays))
             self._mailroom.clear(worker)
-            _unless_failed(self._arrivals.answers([worker])[0], worker)
+            unless_failed(self._arrivals.answers([worker])[0], worker)
             self._settle(worker)
         except BaseException:
             self._crew.end_one(worker)  # one that was not told where to work is no worker
@@ -364,9 +339,3 @@ class Supervisor:
         for worker in set(range(len(self._crew))) - set(self._unfinished()):
             if self._crew.is_alive(worker):
                 mailroom.post(worker, worker + 1, protocol.CLOSE)
-
-
-def _unless_failed(answer: Answer, worker: int) -> list[EnvFace]:
-    if isinstance(answer, Failure):
-        raise as_error(answer, worker)
-    return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.failures import Failure
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.orders import Report, ResetOrder
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.parcels import dumps_by_value, load_report
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.watch import Watch
@@ -83,7 +81,9 @@ class Tickets:
         if len(self._backlog) < count:
             return None
         taken = [self._backlog.popleft() for _ in range(count)]
-        return np.array([row for row, _ in taken], np.intp), [_report(row, payload) for row, payload in taken]
+        return np.array([row for row, _ in taken], np.intp), [
+            load_report(payload, row, "step") for row, payload in taken
+        ]
 
     def wait_for(self, count: int, timeout: float | None) -> None:
         """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
@@ -168,13 +168,3 @@ class Tickets:
 
     def _worker_of(self, row: int) -> int:
         return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
-
-
-def _report(row: int, payload: bytes | None) -> Report | None:
-    if payload is None:
-        return None
-    try:
-        report: Report = pickle.loads(payload)
-    except Exception as error:
-        return Report(failures=[Failure.of(error, row, "step")])
-    return report

@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 Demand: TypeAlias = Mapping[str, float]
 """What one actor takes of the cluster, by Ray's names: ``{"CPU": 1.0}``."""
 
@@ -37,11 +39,11 @@ def connect() -> Any:
 def checked_demand(num_cpus: Any, resources: Any) -> Demand:
     """The user's arguments, checked."""
     for name, amount in {"num_cpus": num_cpus, **dict(resources or {})}.items():
-        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < math.inf:
+        if isinstance(amount, bool) or not isinstance(amount, int | float | np.number) or not 0 <= amount < math.inf:
             raise ValueError(f"An actor's share of {name!r} must be a number, zero or more, got {amount!r}.")
     if {"CPU", "GPU"} & set(resources or {}):
         raise ValueError(f"`resources` are those you gave names to; CPUs go by `num_cpus`. Got {dict(resources)}.")
-    return {_CPU: float(num_cpus), **dict(resources or {})}
+    return {_CPU: float(num_cpus), **{name: float(amount) for name, amount in dict(resources or {}).items()}}
 
 
 def remote_options(demand: Demand) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import pickle
 import time
 from bisect import bisect_right
 from collections import deque
@@ -16,18 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet.errors import WorkerError
-from envfleet.vector.failures import Failure, as_error
+from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.fleet_buffers import FleetLayout
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker, lost_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.parcels import dumps_by_value, load_report
 from envfleet.vector.process.legacy import Legacy
 from envfleet.vector.ray.actors import Actors, Ref
-from envfleet.vector.ray.arrivals import Answer, Arrivals
+from envfleet.vector.ray.arrivals import Arrivals
 from envfleet.vector.ray.freight import Freight, Results
 from envfleet.vector.ray.watch import INTERVAL, Call, Watch
-from envfleet.vector.restarts import RestartBudget
+from envfleet.vector.replacing import Replacements
 from envfleet.vector.share import ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -48,11 +47,11 @@ class Dispatcher:
 
     def __init__(self, actors: Actors, tasks: Sequence[ShardTask]) -> None:
         self._actors, self._legacy = actors, Legacy(tasks)
-        self._bounds, self._care = self._legacy.bounds, tasks[0].care
-        self._budgets = [RestartBudget(self._care) for _ in tasks]
+        self._bounds, care = self._legacy.bounds, tasks[0].care
+        self._replacements = Replacements(care, len(tasks))
         sizes = [last - first for first, last in self._bounds]
-        self._arrivals = Arrivals(actors, sizes, self._care.start_timeout)
-        self._watch = Watch(actors, self._care.step_timeout)
+        self._arrivals = Arrivals(actors, sizes, care.start_timeout)
+        self._watch = Watch(actors, care.step_timeout)
         self._order: Order = StepOrder()
         # Calls without an answer, or with one that nobody took, in the order they were made.
         self._turn: dict[Ref, Call] = {}
@@ -72,9 +71,10 @@ class Dispatcher:
         try:
             answers = self._arrivals.answers(range(len(self._actors)))
         except LostWorker as lost:
-            note = "It was still starting: see whether SyncVectorEnv can make the environments."
-            raise self._error(lost, note) from None
-        return [face for worker, answer in enumerate(answers) for face in _unless_failed(answer, worker)]
+            was_making = lost.worker in self._actors.places
+            note = "It was still starting: see whether SyncVectorEnv can make the environments." * was_making
+            raise self._error(lost, note or "No environments were made.") from None
+        return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
     def hand_out(self, spaces: FleetSpaces, layout: FleetLayout, memory: npt.NDArray[np.uint8]) -> None:
         """Has every actor lay out a block for its rows, of which ``memory`` holds all."""
@@ -85,12 +85,16 @@ class Dispatcher:
         self._restarts = [each.restarts for each in rows]
         self._row_freights: dict[int, tuple[Freight, Results]] = {}
         self._spaces = dumps_by_value(spaces)
-        for worker in range(len(self._actors)):
-            self._settle(worker)
+        try:
+            self._settle(range(len(self._actors)))
+        except LostWorker as lost:
+            raise self._error(lost) from None
 
-    def _settle(self, worker: int) -> None:
-        # Not waited for: an actor does one thing after another, and whoever waits for the next notices what went wrong.
-        self._actors.call(worker, "settle", self._spaces, self._restarts[worker].tolist())
+    def _settle(self, workers: Sequence[int]) -> None:
+        refs = [
+            self._actors.call(worker, "settle", self._spaces, self._restarts[worker].tolist()) for worker in workers
+        ]
+        self._actors.answers(refs, workers)
 
     # -- turns: all environments of all actors --------------------------------------------------------
 
@@ -138,7 +142,7 @@ class Dispatcher:
             self._turn.clear()
             excuses, self._excuses = self._excuses, {}
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
-        reports = {worker: _report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
+        reports = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         return [{**excuses, **reports}[worker] for worker in range(len(self._actors))]
 
     def _wait(self, calls: dict[Ref, Call], number: int, timeout: float | None) -> list[Ref]:
@@ -150,6 +154,8 @@ class Dispatcher:
             ready, rest = self._actors.wait(list(calls), number, min(INTERVAL, max(0.0, deadline - time.monotonic())))
             if len(ready) == number:
                 return ready
+            # A dead actor must be told of however long the others take.
+            self._actors.answers(ready, [calls[ref].worker for ref in ready])
             self._watch.look((ref, calls[ref]) for ref in rest)
             if time.monotonic() >= deadline:
                 workers = sorted({calls[ref].worker for ref in rest})
@@ -215,7 +221,7 @@ class Dispatcher:
         (answer,) = self._actors.answers([ref], [call.worker])
         with signals_blocked():
             payload = self._freights_of(row)[1].unpack(answer)
-            self._backlog.append((row, _report(payload, row)))
+            self._backlog.append((row, load_report(payload, row, "step")))
             del self._tickets[ref]
 
     def discard(self) -> None:
@@ -237,7 +243,7 @@ class Dispatcher:
         self._excuses.clear()
         while True:
             for lost in list(self._gone.values()):
-                self._start_again(lost)
+                self._replacements.start(lost, self._start_once, self._error)
             pings = {self._actors.call(worker, "ping"): worker for worker in range(len(self._actors))}
             calls = {ref: self._call_all(worker, "ping") for ref, worker in pings.items()}
             try:
@@ -251,13 +257,13 @@ class Dispatcher:
     def _replace(self, lost: LostWorker) -> None:
         """Starts an actor in place of a lost one, if restarts are wanted, and tells it what the lost one was told."""
         self._gone[lost.worker] = lost
-        self._check_may_replace(lost)
+        self._replacements.allow(lost, self._error)
         self._actors.end_one(lost.worker)
         orphans = {ref: call for ref, call in {**self._turn, **self._tickets}.items() if call.worker == lost.worker}
         if orphans:
             self._actors.wait(list(orphans), len(orphans), _LAST_WORDS)
         orphans = {ref: call for ref, call in orphans.items() if not self._actors.has_answered(ref)}
-        self._start_again(lost)
+        self._replacements.start(lost, self._start_once, self._error)
         with signals_blocked():
             for ref, call in orphans.items():
                 self._tell_again(ref, call, lost)
@@ -277,32 +283,13 @@ class Dispatcher:
         failure = Failure(self._bounds[call.worker][0], "call", "", self._error(lost, note), "")
         self._excuses[call.worker] = Report(failures=[failure] if asked else [])
 
-    def _check_may_replace(self, lost: LostWorker, since: float = math.inf) -> None:
-        """Raises what became of a lost actor, unless it may be replaced; counts that it is."""
-        if not self._care.restart:
-            raise self._error(lost) from None
-        budget = self._budgets[lost.worker]
-        if not budget.spend(since):
-            raise self._error(lost, budget.exhausted_text) from None
-
-    def _start_again(self, lost: LostWorker) -> None:
-        """Starts an actor in place of a lost one; one that is lost before it can work is replaced in turn."""
-        begin = time.monotonic()
-        while True:
-            try:
-                self._start_once(lost)
-                return
-            except LostWorker as again:
-                lost = again
-                self._check_may_replace(lost, begin)
-
     def _start_once(self, lost: LostWorker) -> None:
         worker = lost.worker
         self._gone[worker] = lost  # until another can work
         task = self._legacy.task(worker, f"worker {worker} {lost.cause}", {})
         self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
-        _unless_failed(self._arrivals.answers([worker])[0], worker)
-        self._settle(worker)
+        unless_failed(self._arrivals.answers([worker])[0], worker)
+        self._settle([worker])
         del self._gone[worker]
 
     def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
@@ -311,19 +298,3 @@ class Dispatcher:
     def worker_of(self, env_index: int) -> int:
         """The actor an environment runs in."""
         return bisect_right(self._bounds, env_index, key=lambda bound: bound[0]) - 1
-
-
-def _unless_failed(answer: Answer, worker: int) -> list[EnvFace]:
-    if isinstance(answer, Failure):
-        raise as_error(answer, worker)
-    return answer
-
-
-def _report(payload: bytes, env_index: int) -> Report | None:
-    if not payload:
-        return None
-    try:
-        report: Report = pickle.loads(payload)
-    except Exception as error:
-        return Report(failures=[Failure.of(error, env_index, "call")])
-    return report
