@@ -19,7 +19,9 @@ SHORT = {
     "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
     "own_algorithm": ["--updates", "3"],
     "own_environment": [],
+    "several_machines": ["--num-envs", "4", "--num-workers", "2", "--steps", "20"],
 }
+NAMES = [pytest.param(name, marks=[pytest.mark.ray] if name == "several_machines" else []) for name in SHORT]
 MADE = {
     "continuous_control": ["curves.png"],
     "domain_randomization": ["scenarios.png", "scenarios.png"],
@@ -33,7 +35,7 @@ def test_every_example_is_run() -> None:
     assert sorted(SHORT) == sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_runs(name: str, tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLES / f"{name}.py", *SHORT[name]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
