@@ -32,6 +32,7 @@ VERSIONED = (
     "torch",
     "mujoco",
     "ale-py",
+    "ray",
     "stable-baselines3",
     "tianshou",
     "torchrl",

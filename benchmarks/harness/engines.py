@@ -202,6 +202,7 @@ ALL = (
         least=SEVERAL,
         per_call=False,
     ),
+    _ours("ray", "Ray", options={"kind": "ray"}),
     _ours("native", "native", options={"kind": "native"}, **{**NATIVE, "env_ids": COMPILED | {POND, PONG}}),
     _ours("native-live", "native, copy=False", options={"kind": "native", "copy": False}, **NATIVE),
     _ours(

@@ -1,13 +1,16 @@
-"""Ours: `kind` is sync, process or native; further options are those of the class, and `first_ready`."""
+"""Ours: `kind` is sync, process, ray or native; further options are those of the class, and `first_ready`."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
-from envfleet import AsyncVectorEnv, SyncVectorEnv, make_vec
+from envfleet import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv, make_vec
 from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet
 from harness.workloads import PONG, Workload
+
+RAY_STORE_BYTES = 256 * 2**20
 
 
 def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:
@@ -28,5 +31,20 @@ def _make(workload: Workload, kind: str, settings: dict[str, Any]) -> Any:
         # As ale-py's own by default: no sticky actions.
         env_kwargs: dict[str, Any] = {"repeat_action_probability": 0.0} if workload.env_id == PONG else {}
         return make_vec(workload.env_id, workload.num_envs, "native", settings, **env_kwargs)
+    if kind == "ray":
+        _start_ray()
     env_fns = [workload.env_fn()] * workload.num_envs
-    return {"sync": SyncVectorEnv, "process": AsyncVectorEnv}[kind](env_fns, **settings)
+    return {"sync": SyncVectorEnv, "process": AsyncVectorEnv, "ray": RayVectorEnv}[kind](env_fns, **settings)
+
+
+def _start_ray() -> None:
+    """One of its own, whatever else runs here, with nothing but what actors need."""
+    import ray
+
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=RAY_STORE_BYTES,
+    )
