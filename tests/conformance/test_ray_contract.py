@@ -1,4 +1,4 @@
-"""The one contract over actors, of a stand-in for Ray: see small_ray.py."""
+"""The one contract over actors, of a stand-in for Ray: see small_ray.py. Other numbers of actors: test_ray.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envfleet import RayVectorEnv
-from envfleet.testing import FirstReadyContract, TimeoutsContract, TrajectoriesContract, VectorEnvContract
+from envfleet.testing import FirstReadyContract, TimeoutsContract, VectorEnvContract
 from envfleet.testing.envs import EnvFn
 
 pytestmark = pytest.mark.usefixtures("stand_in_for_ray")
@@ -19,10 +19,3 @@ class TestTwoActors(VectorEnvContract, FirstReadyContract, TimeoutsContract):
 
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> RayVectorEnv:
         return RayVectorEnv(env_fns, num_workers=2, **kwargs)
-
-
-class TestOneActorEach(TrajectoriesContract):
-    max_examples = 5
-
-    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> RayVectorEnv:
-        return RayVectorEnv(env_fns, num_workers=len(env_fns), **kwargs)
