@@ -36,7 +36,7 @@ from harness.workloads import CHEETAH, CREATION_WORKLOAD, QUICK_WORKLOADS, WORKL
 HERE = Path(__file__).resolve().parent
 SECTIONS = ("throughput", "creation", "scaling", "training")
 FULL, FULL_REPEATS = 0.06, 11
-QUICK, QUICK_REPEATS = 0.06, 9
+QUICK, QUICK_REPEATS = 0.06, 7
 CREATIONS = 3
 SCALING_WORKLOADS = (Workload(BUSY, 8), Workload(CHEETAH, 64))
 TRAINING = ("--sections", "speed", "--steps", "10000", "--turns", "2", "--one-thread")
