@@ -17,7 +17,7 @@ from envfleet.vector import AsyncVectorEnv
 
 NUM_ENVS = 5
 # Generous for a loaded machine, short against the hang it stands for.
-SOON = 30.0
+SOON = 10.0
 
 
 @contextmanager
