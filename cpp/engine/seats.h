@@ -1,12 +1,12 @@
 // Who works on which core, so that those who work together do not wait for each other on one of
 // them.
 //
-// Left alone, the kernel often wakes a sleeper on the core of whoever woke it, and on virtual
-// machines it does so even while other cores idle, because it takes a halted virtual core for one
-// that is busy elsewhere. Two who then both stay awake share that core for tens of milliseconds.
-// Pinning everyone would be worse: two fleets on one machine would fight for the same cores. So
-// nobody is pinned, but whoever goes to sleep asks not to be woken where another works, and whoever
-// finds another on his core moves away, once.
+// Left alone, the kernel often wakes a sleeper on the core of whoever woke it, on the virtual
+// machine where this was traced even while the other core idled (perhaps because a halted virtual
+// core looks busy). Two who then both stay awake share that core for tens of milliseconds. Pinning
+// everyone would be worse: two fleets on one machine would fight for the same cores. So nobody is
+// pinned, but whoever goes to sleep asks not to be woken where another works, and whoever finds
+// another on his core moves away, once.
 #pragma once
 
 #include <sched.h>
