@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -49,6 +50,7 @@ class InterruptingEnv(FaultyEnv):
                 self.interrupt()
 
     def interrupt(self) -> None:
+        await_sleep(self.caller)
         os.kill(self.caller, signal.SIGUSR1)
         super().suffer(Fault.WAIT)
 
@@ -57,6 +59,15 @@ class InterruptingEnv(FaultyEnv):
             self.interrupt()
             return ""
         return super().suffer(fault)
+
+
+def await_sleep(process: int) -> None:
+    """Wait until a process waits: between two calls of the fleet an interruption costs nothing, and is no test."""
+    asleep = 0
+    while asleep < 10:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        asleep = asleep + 1 if state == "S" else 0
+        time.sleep(0.001)
 
 
 def interrupting_fns(fifo: str, marks: str = "") -> list[Callable[[], FaultyEnv]]:

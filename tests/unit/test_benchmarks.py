@@ -387,9 +387,16 @@ def test_descendants_are_the_living_children(spinning: int) -> None:
 
 
 def test_pss_grows_with_the_memory_in_use() -> None:
-    before = machine.pss_bytes([os.getpid()])
-    held = np.ones(4 * 2**20)
-    assert machine.pss_bytes([os.getpid()]) - before >= 0.9 * held.nbytes
+    # A process of its own: this one's memory comes and goes with what earlier tests left behind.
+    holder = "import sys; sys.stdin.readline(); held = b'x' * 2**25; print(flush=True); sys.stdin.readline()"
+    command = [sys.executable, "-S", "-c", holder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        assert process.stdin
+        assert process.stdout
+        before = machine.pss_bytes([process.pid])
+        process.stdin.write("hold\n")
+        process.stdout.readline()
+        assert machine.pss_bytes([process.pid]) - before >= 0.9 * 2**25
 
 
 # --- scaling ---------------------------------------------------------------------------------------------
