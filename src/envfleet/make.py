@@ -19,8 +19,8 @@ from envfleet.randomize import Distribution, ParameterTable, check_parameter_nam
 from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
 from envfleet.vector.atari import AtariVectorEnv, has_atari, make_atari
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.native import has_native, make_native
-from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.share import EnvFn
 
 _BACKENDS = {

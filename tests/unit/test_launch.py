@@ -16,8 +16,8 @@ import pytest
 
 from envfleet import AsyncVectorEnv
 from envfleet.testing.envs import CounterConfig, CounterEnv, EnvFn, endless_fns
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.process import launch
-from envfleet.vector.process.launch import usable_cores
 
 START_METHODS = ("fork", "spawn", "forkserver")
 
@@ -45,8 +45,8 @@ def test_a_containers_quota_counts(monkeypatch: pytest.MonkeyPatch, quota: str |
             raise FileNotFoundError(path)
         return quota
 
-    monkeypatch.setattr(launch.os, "sched_getaffinity", lambda pid: set(range(8)))
-    monkeypatch.setattr(launch.Path, "read_text", read_text)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(Path, "read_text", read_text)
     assert usable_cores() == cores
 
 

@@ -16,8 +16,8 @@ from envfleet.singles import EnvMaker, spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.native import has_native
-from envfleet.vector.process.launch import usable_cores
 
 Progress: TypeAlias = Callable[[str], None]
 

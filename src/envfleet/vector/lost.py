@@ -6,6 +6,9 @@ from typing import final
 
 from envfleet.errors import WorkerDiedError, WorkerError, WorkerStuckError
 
+STUCK_WARNING_AFTER = 60.0
+"""Seconds without a sign of life after which the user is told, where no timeout says what to do."""
+
 
 @final
 class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means

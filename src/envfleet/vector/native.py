@@ -23,10 +23,10 @@ from envfleet.native.model import Model
 from envfleet.native.plans import EpisodePlans, PlannedEpisodes
 from envfleet.native.shard import NativeShard, ResetTicket
 from envfleet.vector import arguments
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.fleet_buffers import Rows
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import Order, Report, ResetOrder, StepOrder
-from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed, StepResult
 

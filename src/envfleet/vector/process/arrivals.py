@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from envfleet.vector import lost
 from envfleet.vector.failures import Failure
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
@@ -77,7 +78,7 @@ class Arrivals:
             self._crew.end_one(worker)
             cause = f"was ended: {start.doing} after {self._start_timeout:g} s (start_timeout)"
             raise LostWorker(worker, cause, is_stuck=True)
-        if seconds > protocol.STUCK_WARNING_AFTER and not start.warned:
+        if seconds > lost.STUCK_WARNING_AFTER and not start.warned:
             start.warned = True
             limit = "for ever" if self._start_timeout is None else f"up to {self._start_timeout:g} s"
             warnings.warn(

@@ -14,11 +14,11 @@ from gymnasium.vector import AutoresetMode
 from envfleet import _core
 from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.orders import Order, Report, ResetOrder
-from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.supervisor import Supervisor
 from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import OnFailure, checked_care

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import pickle
@@ -17,7 +16,6 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any, final
 
 from gymnasium.vector.utils import clear_mpi_env_vars
@@ -51,16 +49,6 @@ class _Inherited:
 
     def __call__(self, connection: Connection) -> None:
         worker_main(self._task, connection)
-
-
-def usable_cores() -> int:
-    """The cores this process may use: its affinity, and a container's CPU quota where there is one."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, math.ceil(int(quota) / int(period))))
 
 
 @final

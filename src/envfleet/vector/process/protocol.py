@@ -24,9 +24,6 @@ FOREVER = 1e9
 WATCH_INTERVAL = 0.05
 """Seconds after which a waiting caller looks whether its workers are alive."""
 
-STUCK_WARNING_AFTER = 60.0
-"""Seconds without a sign of life after which the user is told, where no timeout says what to do."""
-
 
 @dataclass(frozen=True)
 class Making:

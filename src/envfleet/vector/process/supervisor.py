@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.legacy import Legacy
 from envfleet.vector.lost import LostWorker, lost_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.parcels import dumps_by_value, load_report
@@ -24,8 +26,6 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
-from envfleet.vector.process.launch import usable_cores
-from envfleet.vector.process.legacy import Legacy
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
@@ -34,7 +34,7 @@ from envfleet.vector.rebuilding import Replay
 from envfleet.vector.replacing import Replacements
 from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import Care
-from envfleet.vector.share import ShardTask
+from envfleet.vector.share import Activity, ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 
@@ -246,8 +246,16 @@ class Supervisor:
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
-        self._start_again(lost, self._legacy.replays_for(worker, self._watch, at_work))
+        self._forget_culprits(worker)
+        self._start_again(lost, self._legacy.replays_for(worker, at_work))
         self._tickets.send_again(tickets)
+
+    def _forget_culprits(self, worker: int) -> None:
+        """What a worker was at when it was lost may have been why: that is not done again in the next one."""
+        if self._watch.activity_of(worker) == Activity.REBUILDING:
+            self._legacy.forget(worker)  # one of them is not as innocent as it seemed
+        elif self._watch.is_at_work(worker):
+            self._legacy.forget_environment(self._watch.env_of(worker))
 
     def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
         self._replacements.start(lost, partial(self._start_once, replays=replays), self._error)

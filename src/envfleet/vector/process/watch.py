@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
+from envfleet.vector import lost
+from envfleet.vector.cores import usable_cores
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
-from envfleet.vector.process.launch import usable_cores
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care
 from envfleet.vector.share import Activity
@@ -81,8 +82,8 @@ class Watch:
         """Raises LostWorker for the first that is dead, or that has not moved on for ``step_timeout`` seconds."""
         for worker in workers:
             if not self._crew.is_alive(worker):
-                lost = self._crew.lost(worker)
-                raise LostWorker(worker, f"{lost.cause}{self._doing(worker)}")
+                cause = self._crew.lost(worker).cause
+                raise LostWorker(worker, f"{cause}{self._doing(worker)}")
         now = time.monotonic()
         for worker in workers:
             self._look_at(worker, now)
@@ -102,7 +103,7 @@ class Watch:
                 f"environment {self.env_of(worker)} had not finished" if self.is_at_work(worker) else "it did nothing"
             )
             raise LostWorker(worker, f"was ended: {what} after {limit:g} s ({name})", is_stuck=True)
-        if limit is None and now - since > protocol.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
+        if limit is None and now - since > lost.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
             self._warned[worker] = sign
             warnings.warn(
                 f"Environment {self.env_of(worker)} (worker {worker}, pid {self._crew.processes[worker].pid}) has not "

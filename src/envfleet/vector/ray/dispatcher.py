@@ -18,10 +18,10 @@ from envfleet.errors import WorkerError
 from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.fleet_buffers import FleetLayout
 from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.legacy import Legacy
 from envfleet.vector.lost import LostWorker, lost_error
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.parcels import dumps_by_value, load_report
-from envfleet.vector.process.legacy import Legacy
 from envfleet.vector.ray.actors import Actors, Ref
 from envfleet.vector.ray.arrivals import Arrivals
 from envfleet.vector.ray.freight import Freight, Results

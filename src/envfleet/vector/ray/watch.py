@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, final
 
+from envfleet.vector import lost
 from envfleet.vector.lost import LostWorker
-from envfleet.vector.process.protocol import STUCK_WARNING_AFTER
 from envfleet.vector.ray.actors import Actors, Ref
 
 INTERVAL = 0.5
@@ -68,7 +68,7 @@ class Watch:
         first, last = call.env_indices[0], call.env_indices[-1]
         who = f"environment {first}" if first == last else f"environments {first}..{last}"
         if self._step_timeout is None:
-            if seconds > STUCK_WARNING_AFTER and self._warned != ref:
+            if seconds > lost.STUCK_WARNING_AFTER and self._warned != ref:
                 self._warned = ref
                 warnings.warn(
                     f"Worker {call.worker} ({self._actors.where(call.worker)}, {who}) has not finished for "

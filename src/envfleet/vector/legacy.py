@@ -9,10 +9,9 @@ from typing import final
 import numpy as np
 
 from envfleet.vector.orders import Order, ResetOrder, StepOrder
-from envfleet.vector.process.watch import Watch
 from envfleet.vector.rebuilding import Replay
 from envfleet.vector.replays import Replays
-from envfleet.vector.share import Activity, ShardTask
+from envfleet.vector.share import ShardTask
 
 
 @final
@@ -45,15 +44,11 @@ class Legacy:
         """For the one that takes a lost worker's place."""
         return replace(self._tasks[worker], seeds=self._seeds[worker], cause=cause, replays=replays)
 
-    def replays_for(self, worker: int, watch: Watch, at_work: Container[int]) -> dict[int, Replay]:
-        """What brings the environments of a lost worker back, by row: all that are known but the one it was lost in."""
+    def replays_for(self, worker: int, at_work: Container[int]) -> dict[int, Replay]:
+        """What brings the environments of a lost worker back, by row: all that are known."""
         if self.replays is None:
             return {}
         first, last = self.bounds[worker]
-        if watch.activity_of(worker) == Activity.REBUILDING:
-            self.forget(worker)  # one of them is not as innocent as it seemed
-        elif watch.is_at_work(worker):
-            self.replays.forget(watch.env_of(worker))
         replays = {row - first: self.replays.of(row, is_at_work=row in at_work) for row in range(first, last)}
         return {row: replay for row, replay in replays.items() if replay is not None}
 
@@ -61,3 +56,8 @@ class Legacy:
         """None of a worker's environments can be rebuilt, until they begin another episode."""
         if self.replays is not None:
             self.replays.forget(slice(*self.bounds[worker]))
+
+    def forget_environment(self, env_index: int) -> None:
+        """This one cannot, until it begins another episode."""
+        if self.replays is not None:
+            self.replays.forget(env_index)
