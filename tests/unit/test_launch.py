@@ -17,7 +17,6 @@ import pytest
 from envfleet import AsyncVectorEnv
 from envfleet.testing.envs import CounterConfig, CounterEnv, EnvFn, endless_fns
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.process import launch
 
 START_METHODS = ("fork", "spawn", "forkserver")
 

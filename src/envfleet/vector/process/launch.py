@@ -94,10 +94,11 @@ def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> 
         target=target, args=(connection,), name=f"envfleet-worker-{task.worker}", daemon=daemon
     )
     forked = isinstance(target, _Inherited)
-    if ctx.get_start_method() == "forkserver":
-        forkserver.ensure_running()  # not below, or it would bequeath what is blocked there to all it ever starts
-    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden(), _ctrl_c_kept_from_children():
-        process.start()
+    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden():
+        if ctx.get_start_method() == "forkserver":
+            forkserver.ensure_running()  # not below, or it would bequeath what is blocked there to all it ever starts
+        with _ctrl_c_kept_from_children():
+            process.start()
     return process
 
 
