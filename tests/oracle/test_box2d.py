@@ -23,7 +23,7 @@ CASES = [
     Case("LunarLanderContinuous-v3"),
     Case("LunarLander-v3", {"continuous": True, "gravity": -11, "enable_wind": True, "turbulence_power": 2}),
     Case("BipedalWalker-v3"),
-    Case("BipedalWalker-v3", {"max_episode_steps": 25}),
+    Case("BipedalWalker-v3", {"max_episode_steps": 80}),
     Case("BipedalWalkerHardcore-v3"),
 ]
 
