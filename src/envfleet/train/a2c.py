@@ -28,7 +28,7 @@ from envfleet.train.on_policy import (
     make_policy,
     normalized,
 )
-from envfleet.train.rollout import Rollout
+from envfleet.train.rollout import Rollout, Rows
 
 
 def critic_loss(critic: Critic, batch: Batch) -> Tensor:
@@ -65,8 +65,8 @@ class A2C:
             "critic": self._critic_optimizer,
         }
 
-    def act(self, observations: Observations) -> Array:
-        """Actions drawn from the policy, [num_envs, ...]."""
+    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
+        """Actions drawn from the policy, one a row."""
         return self._policy(observations)
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:

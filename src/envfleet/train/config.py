@@ -144,6 +144,7 @@ class SACConfig(TrainConfig):
         learning_starts: transitions acted uniformly at random before learning begins.
         updates_per_step: gradient steps a transition collected.
         batch_size: transitions a gradient step.
+        noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
         return_steps: steps whose rewards are added up before the critics' estimate takes over.
         actor_lr: Adam's step size for the actor.
         critic_lr: the same for the two critics.
@@ -159,12 +160,14 @@ class SACConfig(TrainConfig):
 
     num_envs: int = 8
     total_steps: int = 300_000
+    hidden_sizes: tuple[int, ...] = (128, 128)
     activation: Literal["tanh", "relu"] = "relu"
     reward_scale: float = 0.1
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
     updates_per_step: float = 0.5
-    batch_size: int = 256
+    batch_size: int = 128
+    noise_correlation: float = 0.9
     return_steps: int = 5
     actor_lr: float = 1e-3
     critic_lr: float = 1e-3
@@ -247,6 +250,9 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _NOT_NEGATIVE, "a number, 0 or more", lambda v: _is_number(v) and v >= 0),
         *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
+        *_violations(
+            config, ("noise_correlation",), "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1
+        ),
         *_violations(config, ("backend",), "auto, native, sync, process or ray", lambda v: v in _BACKENDS),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),

@@ -196,6 +196,11 @@ class SquashedNormal(ActionDistribution):
         log_prob = (2 * torch.logaddexp(raw, -raw) - log_std).sum(-1) - 0.5 * noise.square().sum(-1) - self._constant
         return torch.tanh(raw).reshape(-1, *self._shape), log_prob
 
+    def sample_with_noise(self, outputs: Tensor, noise: Tensor) -> Tensor:
+        """The actions [batch, *shape] that standard normal noise [batch, components] leads to."""
+        mean, log_std = self._parameters(outputs)
+        return torch.tanh(torch.addcmul(mean, log_std.exp(), noise)).reshape(-1, *self._shape)
+
     def mode(self, outputs: Tensor) -> Tensor:
         """The squashed mean, float32[batch, *shape]: what the policy does without noise."""
         return torch.tanh(outputs.chunk(2, -1)[0]).reshape(-1, *self._shape)

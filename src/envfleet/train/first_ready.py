@@ -9,16 +9,17 @@ Off-policy ones take what there is: `first_results` gives a rollout of one row t
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, TypeAlias, final
 
 import numpy as np
-import numpy.typing as npt
 
 from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
-from envfleet.train.rollout import Policy, Position, Rollout, begin
+from envfleet.train.rollout import Position, Rollout, Rows, begin
 from envfleet.wrappers._common import AnyVectorEnv
 
-Rows = npt.NDArray[np.intp]
+RowPolicy: TypeAlias = Callable[[Observations, Rows], Array]
+"""From observations of some environments, and which they are, to their actions."""
 
 
 @final
@@ -43,7 +44,7 @@ class FirstReady:
         self._idle[:] = True
         return position
 
-    def first_results(self, policy: Policy) -> Rollout:
+    def first_results(self, policy: RowPolicy) -> Rollout:
         """Have all idle environments act, and return what the first ones to be ready did: arrays [1, num_envs, ...]."""
         self._act(policy, np.flatnonzero(self._idle))
         record = _Record(self._envs, 1, self._actions)
@@ -52,7 +53,7 @@ class FirstReady:
         self._receive(record, np.zeros(self._envs.num_envs, np.intp))
         return record.rollout(self._shown)
 
-    def steps_of_all(self, policy: Policy, steps: int) -> Rollout:
+    def steps_of_all(self, policy: RowPolicy, steps: int) -> Rollout:
         """`steps` steps of every environment: arrays [steps, num_envs, ...], as `collect` gives."""
         taken = np.zeros(self._envs.num_envs, np.intp)
         record: _Record | None = None
@@ -71,8 +72,8 @@ class FirstReady:
                 self._note_acted(record, taken, unfinished)
         return record.rollout(self._shown)
 
-    def _act(self, policy: Policy, ids: Rows) -> None:
-        actions = policy(map_leaves(lambda leaf: leaf[ids], self._shown))
+    def _act(self, policy: RowPolicy, ids: Rows) -> None:
+        actions = policy(map_leaves(lambda leaf: leaf[ids], self._shown), ids)
         if self._actions is None:
             self._actions = np.zeros((len(self._idle), *actions.shape[1:]), dtype=actions.dtype)
         self._actions[ids] = actions

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from envfleet.train.networks import Actor, Networks
 from envfleet.train.observations import Array, Observations
-from envfleet.train.rollout import Rollout
+from envfleet.train.rollout import Rollout, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ class Learner(Protocol):
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, torch.optim.Optimizer]
 
-    def act(self, observations: Observations) -> Array:
-        """Actions to explore with, [num_envs, ...]."""
+    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
+        """Actions to explore with, one a row; `env_ids` says whose observations these are, None: everybody's."""
         ...
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:

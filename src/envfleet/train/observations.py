@@ -36,13 +36,6 @@ def allocate(space: Space[Any], shape: tuple[int, ...]) -> Observations:
     return np.zeros(shape + tuple(space.shape or ()), dtype=space.dtype)
 
 
-def batch_length(observations: Observations) -> int:
-    """How many single observations a batch holds."""
-    while isinstance(observations, dict):
-        observations = next(iter(observations.values()))
-    return len(observations)
-
-
 def copied(observations: Observations) -> Observations:
     """A copy that later steps cannot overwrite."""
     return cast("Observations", map_leaves(np.copy, observations))

@@ -21,7 +21,6 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "reward_scale": 1.0,
                 "learning_starts": 5_000,
                 "updates_per_step": 1.0,
-                "batch_size": 128,
                 "return_steps": 1,
             }
         ),

@@ -14,6 +14,7 @@ from envfleet.train.observations import Array, Observations, allocate, copied, s
 from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 
 Policy: TypeAlias = Callable[[Observations], Array]
+Rows: TypeAlias = npt.NDArray[np.intp]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 

@@ -26,19 +26,19 @@ from torch.nn import functional
 from envfleet.train.config import SACConfig
 from envfleet.train.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.distributions import SquashedNormal, distribution_for
+from envfleet.train.exploration import PersistentNoise, uniform
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Layout, Perceptron, TwinCritic, observe
 from envfleet.train.observations import (
     Array,
     Observations,
     Tensors,
-    batch_length,
     flattened,
     map_leaves,
     to_tensors,
 )
 from envfleet.train.replay import ReplayBuffer, Transitions
-from envfleet.train.rollout import Rollout
+from envfleet.train.rollout import Rollout, Rows
 
 FIGURES = ("actor_loss", "critic_loss", "entropy", "temperature", "q_value")
 
@@ -137,17 +137,22 @@ class SAC:
         # A run cannot fill more than its steps.
         capacity = min(config.buffer_size, config.total_steps + task.num_envs)
         self._replay = ReplayBuffer(task.observation_space, size, task.num_envs, capacity, config.seed)
+        self._noise = PersistentNoise(task.num_envs, size, config.noise_correlation, task.device)
         self._collected = 0
         self._updates_owed = 0.0
 
     @torch.inference_mode()
-    def act(self, observations: Observations) -> Array:
+    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
         """Actions drawn from the policy, one a row of the batch; uniform between -1 and 1 before learning starts."""
+        noise = self._noise.draw(env_ids)
         if self._collected < self._config.learning_starts:
-            return (2 * torch.rand(batch_length(observations), *self._action_shape) - 1).numpy()
-        outputs = self.actor(to_tensors(observations, self._device))
-        actions: Array = self.actor.distribution.sample(outputs).cpu().numpy()
-        return actions
+            actions = uniform(noise)
+        else:
+            distribution = self.actor.distribution
+            assert isinstance(distribution, SquashedNormal)
+            actions = distribution.sample_with_noise(self.actor(to_tensors(observations, self._device)), noise)
+        explored: Array = actions.reshape(-1, *self._action_shape).cpu().numpy()
+        return explored
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """Remember the rollout, then take the gradient steps it is due; figures are NaN where there were none."""
@@ -170,6 +175,7 @@ class SAC:
         """The replay buffer and how far the run has come."""
         return {
             **{f"replay.{name}": tensor for name, tensor in self._replay.tensors().items()},
+            "noise": self._noise.state(),
             "collected": torch.tensor(self._collected),
             "updates_owed": torch.tensor(self._updates_owed, dtype=torch.float64),
         }
@@ -178,6 +184,7 @@ class SAC:
         """Go on from what `extra_tensors` gave."""
         ours = {name.removeprefix("replay."): tensor for name, tensor in tensors.items() if name.startswith("replay.")}
         self._replay.load_tensors(ours)
+        self._noise.load_state(tensors["noise"])
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
 

@@ -136,7 +136,7 @@ class TestLosses:
 
 
 def test_warm_up_is_uniform_and_learns_nothing() -> None:
-    learner = make(learning_starts=400)
+    learner = make(learning_starts=400, noise_correlation=0.0)
     weights = copy.deepcopy(learner.actor.state_dict())
     actions = []
     for rollout in rollouts(learner, 199):
@@ -151,6 +151,26 @@ def test_warm_up_is_uniform_and_learns_nothing() -> None:
     assert drawn.std() == pytest.approx(3**-0.5, abs=0.05)
     assert updates(learner) == 0
     assert all(torch.equal(weights[name], tensor) for name, tensor in learner.actor.state_dict().items())
+
+
+@pytest.mark.parametrize("learning_starts", [0, 999])
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_an_environment_keeps_exploring_the_same_way_for_a_while(correlation: float, learning_starts: int) -> None:
+    learner = make(learning_starts=learning_starts, noise_correlation=correlation)
+    same = np.ones((2, 3), np.float32)
+    actions = np.stack([learner.act(same) for _ in range(2000)])
+    for env in range(2):
+        found = np.corrcoef(actions[1:, env, 0], actions[:-1, env, 0])[0, 1]
+        assert found == pytest.approx(correlation, abs=0.07)
+    assert abs(np.corrcoef(actions[:, 0, 0], actions[:, 1, 0])[0, 1]) < 0.25
+
+
+def test_those_that_are_ready_explore_in_their_own_way() -> None:
+    learner = make(noise_correlation=0.999)
+    first = learner.act(np.ones((2, 3), np.float32))
+    again = learner.act(np.ones((1, 3), np.float32), np.array([1]))
+    np.testing.assert_allclose(again[0], first[1], atol=0.2)
+    assert np.abs(again[0] - first[0]).max() > 0.4
 
 
 def test_learning_starts_after_the_warm_up() -> None:

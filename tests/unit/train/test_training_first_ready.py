@@ -39,6 +39,12 @@ def lean(observations: Observations) -> np.ndarray:
     return (observations[:, 2] + 0.5 * observations[:, 0] > 0).astype(np.int64)
 
 
+def lean_of(observations: Observations, env_ids: np.ndarray) -> np.ndarray:
+    """The same, for those that are ready."""
+    assert len(observations) == len(env_ids)
+    return lean(observations)
+
+
 def assert_equal(found: Rollout, expected: Rollout) -> None:
     for name in ("observations", "actions", "rewards", "terminated", "truncated", "valid", "final_observations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
@@ -58,7 +64,7 @@ def test_as_many_steps_of_all_are_what_collect_gives(backend: str, batch_size: i
         first_ready = FirstReady(envs)
         first_ready.begin(7)
         for rollout, steps in zip(expected, (40, 25), strict=True):
-            assert_equal(first_ready.steps_of_all(lean, steps), rollout)
+            assert_equal(first_ready.steps_of_all(lean_of, steps), rollout)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -70,7 +76,7 @@ def test_first_results_lose_and_invent_no_transition(backend: str) -> None:
         first_ready = FirstReady(envs)
         first_ready.begin(7)
         while min(map(len, seen)) < 60:
-            rollout = first_ready.first_results(lean)
+            rollout = first_ready.first_results(lean_of)
             assert rollout.transitions == 2
             for env in np.flatnonzero(rollout.valid[0]).tolist():
                 before, columns = rollout.observations[0, env], (rollout.actions, rollout.rewards, rollout.terminated)
@@ -90,7 +96,7 @@ def test_the_replay_buffer_knows_what_followed_although_results_come_one_by_one(
         first_ready.begin(7)
         buffer = ReplayBuffer(envs.single_observation_space, 1, NUM_ENVS, 1000, seed=0)
         for _ in range(100):
-            buffer.add(first_ready.first_results(lean))
+            buffer.add(first_ready.first_results(lean_of))
     drawn = buffer.sample(500, torch.device("cpu"))
     single = gym.make("CartPole-v1").unwrapped
     single.reset(seed=0)
