@@ -3,6 +3,7 @@
 // Each thread's rows lie in a few pieces, always the same ones, which stay in its core's cache.
 // Whoever has done his own takes pieces that others have not begun. So resets that fall into one
 // thread's rows are evened out, and a turn never waits for a thread that sleeps or has no core.
+// Each piece is half of what is left: few to claim, and nobody waits long for the last.
 #pragma once
 
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -53,6 +55,9 @@ class Judge {
     // The first turns of a trial are not judged: rows have to come into another core's cache first.
     static constexpr int warm_up = 4;
     static constexpr int trial = 12;
+    // Where turns are long a few tell enough, and more of the wrong kind would be felt.
+    static constexpr int short_trial = 4;
+    static constexpr Nanoseconds long_trial = 5'000'000;
     static constexpr int longest_term = 256;
 
     void begin_trial() {
@@ -63,24 +68,28 @@ class Judge {
         on_trial_ = true;
         together_ = !together_;
         noted_ = 0;
+        spent_ = 0;
     }
 
     void note_trial(Nanoseconds took) {
-        samples_[noted_] = took;
-        if (++noted_ < warm_up + trial) return;
+        if (++noted_ <= warm_up) return;
+        const int judged = noted_ - warm_up;
+        samples_[judged - 1] = took;
+        spent_ += took;
+        if (judged < (spent_ < long_trial ? trial : short_trial)) return;
         // The median: a trial is short, and one interruption must not decide it.
-        const auto middle = samples_.begin() + warm_up + trial / 2;
-        std::nth_element(samples_.begin() + warm_up, middle, samples_.end());
+        const auto middle = samples_.begin() + judged / 2;
+        std::nth_element(samples_.begin(), middle, samples_.begin() + judged);
         usual_[together_] = static_cast<double>(*middle);
         on_trial_ = false;
         decide();
     }
 
     void decide() {
-        const bool knows_both = usual_[true] > 0;
-        const bool verdict = knows_both && usual_[true] < worth_a_core * usual_[false];
+        if (usual_[true] == 0) return begin_trial();  // helpers have not been tried yet
+        const bool verdict = usual_[true] < worth_a_core * usual_[false];
         const int first_term = verdict ? 8 : 1;  // the wrong verdict costs more the other way round
-        term_ = knows_both && verdict == verdict_ ? std::min(2 * term_, longest_term) : first_term;
+        term_ = verdict == verdict_ ? std::min(2 * term_, longest_term) : first_term;
         left_ = term_;
         together_ = verdict_ = verdict;
     }
@@ -89,11 +98,12 @@ class Judge {
     bool verdict_ = false;
     bool on_trial_ = true;
     int noted_ = 0;
+    Nanoseconds spent_ = 0;  // in the turns of this trial that are judged
     int term_ = 1;
     int left_ = 0;
     unsigned untimed_ = 0;
     double usual_[2] = {0, 0};  // nanoseconds of a turn: alone, together
-    std::array<Nanoseconds, warm_up + trial> samples_{};
+    std::array<Nanoseconds, trial> samples_{};
 };
 
 class Crew {
@@ -102,7 +112,7 @@ class Crew {
     Crew(size_t rows, unsigned threads, bool adaptive)
         : rows_(rows),
           shares_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
-          pieces_a_share_(std::clamp<size_t>(rows / shares_, 1, most_pieces)),
+          pieces_a_share_(std::clamp<size_t>(std::bit_width(rows / shares_), 1, most_pieces)),
           adaptive_(adaptive),
           claims_(new Claim[shares_ * pieces_a_share_]),
           seats_(new Seat[shares_]),
@@ -134,7 +144,7 @@ class Crew {
     }
 
   private:
-    static constexpr size_t most_pieces = 4;
+    static constexpr size_t most_pieces = 6;
 
     // The last turn in which somebody began this piece.
     struct alignas(64) Claim {
@@ -182,9 +192,14 @@ class Crew {
         const size_t number = share * pieces_a_share_ + piece;
         uint64_t before = turn - 1;
         if (!claims_[number].turn.compare_exchange_strong(before, turn)) return;
-        const size_t pieces = shares_ * pieces_a_share_;
-        call_(work_, rows_ * number / pieces, rows_ * (number + 1) / pieces);
+        call_(work_, first_row(share, piece), first_row(share, piece + 1));
         if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.ring();
+    }
+
+    size_t first_row(size_t share, size_t piece) const {
+        const size_t first = rows_ * share / shares_;
+        const size_t last = rows_ * (share + 1) / shares_;
+        return piece < pieces_a_share_ ? last - ((last - first) >> piece) : last;
     }
 
     cpu_set_t others_of(size_t share) const {

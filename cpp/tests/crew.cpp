@@ -31,6 +31,11 @@ void test_helpers_are_used_where_they_save_time() {
     check(judged(needless, 2'000, 5'000, 1'000) == 0);
 }
 
+void test_long_turns_are_not_tried_for_long() {
+    Judge judge;
+    check(judged(judge, 100, 10'000'000, 5'500'000) > 88);
+}
+
 void test_interruptions_do_not_decide() {
     Judge judge;
     check(judged(judge, 2'000, 1'000'000, 550'000, 5) > 1'700);
@@ -104,6 +109,7 @@ void test_seats() {
 
 int main() {
     test_helpers_are_used_where_they_save_time();
+    test_long_turns_are_not_tried_for_long();
     test_interruptions_do_not_decide();
     test_a_wrong_verdict_is_soon_forgotten();
     for (const bool adaptive : {false, true}) {
