@@ -21,6 +21,9 @@ SCRIPT = Path(__file__).parents[1] / "turns.py"
 START_SECONDS = 120.0
 TURN_SECONDS = 30.0
 END_SECONDS = 10.0
+# Whoever limits this process's threads must not decide for the contestants; and those that may not keep what they have
+# compiled compile a library of thousands of files at every start.
+NOT_INHERITED = ("OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
 
 
 class ContestantError(RuntimeError):
@@ -34,8 +37,7 @@ class Contestant:
     def __init__(self, name: str, python: str, request: Mapping[str, Any], directory: Path) -> None:
         self.name = name
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
-        # Whoever limits this process's threads must not decide for the contestants.
-        environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+        environment = {key: value for key, value in os.environ.items() if key not in NOT_INHERITED}
         self._process = subprocess.Popen(
             [python, str(SCRIPT), json.dumps(request)],
             stdin=subprocess.PIPE,
