@@ -63,11 +63,11 @@ class BusyEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
 
 
 class DictImageEnv(gymnasium.Env[Any, np.int64]):
-    """A camera of 64 x 64 x 3 bytes, eight joints and a contact flag, at next to no cost."""
+    """A camera of 84 x 84 x 3 bytes, eight joints and a contact flag, at next to no cost."""
 
     observation_space = Dict(
         {
-            "image": Box(0, 255, (64, 64, 3), np.uint8),
+            "image": Box(0, 255, (84, 84, 3), np.uint8),
             "joints": Box(-1.0, 1.0, (8,), np.float32),
             "contact": Box(0, 1, (1,), np.int8),
         }
@@ -80,7 +80,7 @@ class DictImageEnv(gymnasium.Env[Any, np.int64]):
         """Begin an episode."""
         super().reset(seed=seed, options=options)
         self._age = 0
-        self._image = np.zeros((64, 64, 3), np.uint8)
+        self._image = np.zeros((84, 84, 3), np.uint8)
         return self._observation(), {}
 
     def step(self, action: np.int64) -> Step:  # noqa: ARG002
