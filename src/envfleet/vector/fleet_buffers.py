@@ -162,7 +162,7 @@ class FleetBuffers:
 
         Returns those of the loose leaves, which travel beside.
         """
-        if rows is None and self._put_plain_actions(actions):
+        if self._put_plain_actions(actions, rows):
             return []
         columns = self._layout.actions.checked(actions, self._layout.num_envs if rows is None else len(rows))
         where = ... if rows is None else rows
@@ -170,14 +170,14 @@ class FleetBuffers:
             array[where] = columns[leaf]
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
 
-    def _put_plain_actions(self, actions: Any) -> bool:
+    def _put_plain_actions(self, actions: Any, rows: Rows | None) -> bool:
         """Writes actions that are just what the space asks for: one array that fits."""
         plain = self._plain_actions
-        if plain is None or type(actions) is not np.ndarray:
+        if plain is None or type(actions) is not np.ndarray or actions.dtype != plain.dtype:
             return False
-        if actions.dtype != plain.dtype or actions.shape != plain.shape:
+        if actions.shape != (plain.shape if rows is None else (len(rows), *plain.shape[1:])):
             return False
-        plain[...] = actions
+        plain[... if rows is None else rows] = actions
         return True
 
     def parameter_cells(self) -> npt.NDArray[np.float64]:
@@ -206,6 +206,8 @@ class FleetBuffers:
 
     def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
         """The same for results that came one by one."""
+        if not any(reports):
+            return
         self._info_reader.absorb_rows(rows, [report.infos if report is not None else None for report in reports])
         for row, report in zip(rows.tolist(), reports, strict=True):
             self._absorb_loose(report, slice(row, row + 1))

@@ -213,10 +213,12 @@ class InfoReader:
 
     def read_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> Info:
         """The infos of some rows, in arrays of their number, given one report (or None) each."""
+        kinds: list[int] = self._kinds[rows].tolist()
+        if not any(kinds):  # all are _EMPTY
+            return {}
         pieces: dict[str, list[_Piece]] = {}
         groups: dict[tuple[int, int], list[int]] = {}
-        for place, (row, report) in enumerate(zip(rows.tolist(), reports, strict=True)):
-            kind = int(self._kinds[row])
+        for place, (row, kind, report) in enumerate(zip(rows.tolist(), kinds, reports, strict=True)):
             if kind == _CARRIED and report is not None:
                 _add_pieces(pieces, ((place, info) for info in report.carried.values()))
             elif kind not in (_EMPTY, _CARRIED):

@@ -206,17 +206,20 @@ class Supervisor:
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._check_ours()
-        while (results := self._tickets.take(count)) is None:
+        while True:
             try:
+                results = self._tickets.take(count)
+                if results is not None:
+                    return results
                 self._tickets.wait_for(count, timeout)
             except LostWorker as lost:
                 self._replace(lost)
-        return results
 
     def discard(self) -> None:
         """Waits for all work under way and forgets what comes of it."""
         if self.is_busy:
             self.finish(None)
+        self._tickets.collect()
         self._tickets.forget()
         while self._tickets.workers_out():
             self.receive(1, None)

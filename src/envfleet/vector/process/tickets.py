@@ -46,6 +46,7 @@ class Tickets:
         self._backlog: deque[tuple[int, bytes | None]] = deque()
         num_envs = bounds[-1][1] if bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
+        self._is_taking_over = False
         self._unheard: set[int] = set()
 
     # Both pack first: what cannot be packed must change nothing, and only what they return sends.
@@ -77,7 +78,18 @@ class Tickets:
                     self._crew.send(self._worker_of(int(rows[i])), parcel)
 
     def take(self, count: int) -> tuple[Rows, list[Report | None]] | None:
-        """The oldest ``count`` results, with one report (or None) each; None if there are fewer."""
+        """The oldest ``count`` results, with one report (or None) each; None if there are fewer.
+
+        Raises LostWorker if one said that more would follow, and died.
+        """
+        rows = self._take_plain(count)
+        if rows is not None:
+            return rows, [None] * count
+        missing = count - len(self._backlog)
+        if missing > 0 and (self._is_taking_over or self._mailroom.num_ready() >= missing):
+            self.collect()
+        if self._unheard:
+            raise self._crew.lost(self._worker_of(min(self._unheard)))
         if len(self._backlog) < count:
             return None
         taken = [self._backlog.popleft() for _ in range(count)]
@@ -85,13 +97,26 @@ class Tickets:
             load_report(payload, row, "step") for row, payload in taken
         ]
 
+    def _take_plain(self, count: int) -> Rows | None:
+        """The same where nobody has anything to say beside the block, which is so most of the time."""
+        # Nothing to tell anyone, and nothing that came before.
+        is_plain = self._replays is None and not (self._reset_parcels or self._backlog or self._unheard)
+        if not is_plain or self._is_taking_over or self._mailroom.num_ready() < count:
+            return None
+        rows, statuses = self._collected[:count], self._statuses[:count]
+        self._is_taking_over = True
+        self._mailroom.collect(rows, statuses)
+        if statuses.any():  # not ALL_IN_BLOCK: `collect` goes on from here
+            return None
+        taken: Rows = rows.copy()
+        statuses.fill(_NO_RESULT)
+        self._is_taking_over = False
+        return taken
+
     def wait_for(self, count: int, timeout: float | None) -> None:
         """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
         self._watch.look_now_and_then(self.workers_out)
         self._watch.wait(self._ready(count - len(self._backlog)), self.workers_out, timeout)
-        self.collect()
-        if self._unheard:
-            raise self._crew.lost(self._worker_of(min(self._unheard)))
 
     def _ready(self, count: int) -> Callable[[float, float, float], bool]:
         wait_ready = self._mailroom.wait_ready
@@ -99,14 +124,14 @@ class Tickets:
 
     def collect(self) -> None:
         """Takes over all results that are there."""
-        self._take_over()  # what an interruption left
+        if self._is_taking_over:  # an interruption left something
+            self._take_over()
+        self._is_taking_over = True
         self._mailroom.collect(self._collected, self._statuses)
         self._take_over()
 
     def _take_over(self) -> None:
         places = np.flatnonzero(self._statuses != _NO_RESULT)
-        if not len(places):
-            return
         rows = self._collected[places]
         # Each result is marked as taken over together with its message: an interruption must not part them.
         for place in places.tolist():
@@ -126,6 +151,7 @@ class Tickets:
                 self._backlog.append((row, self._crew.pop_message(worker)))
                 self._statuses[place] = _NO_RESULT
         self._note([row for row in rows.tolist() if row not in self._unheard])
+        self._is_taking_over = False
 
     def _note(self, rows: Sequence[int]) -> None:
         for row in rows if self._reset_parcels else ():
