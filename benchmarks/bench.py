@@ -39,7 +39,7 @@ FULL, FULL_REPEATS = 0.06, 11
 QUICK, QUICK_REPEATS = 0.06, 7
 CREATIONS = 3
 SCALING_WORKLOADS = (Workload(BUSY, 8), Workload(CHEETAH, 64))
-TRAINING = ("--sections", "speed", "--steps", "10000", "--turns", "2", "--one-thread")
+TRAINING = ("--sections", "speed", "--steps", "10000", "--turns", "1", "--one-thread")
 MOST_TRAINING_SECONDS = 300.0
 
 

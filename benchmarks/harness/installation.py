@@ -66,7 +66,8 @@ def peer_python(peer: Peer, directory: Path, progress: Progress) -> str:
         return str(python)
     note = directory.with_name(f"{directory.name}.failed")
     if note.exists() and (earlier := json.loads(note.read_text()))["commands"] == peer.commands:
-        raise InstallationError(f"{earlier['error']} (remove {note.name} to try again)")
+        progress(f"{peer.package} could not be installed earlier; remove {note} to try again")
+        raise InstallationError(earlier["error"])
     progress(f"installing {peer.package} into {directory}")
     try:
         _install(directory, peer)

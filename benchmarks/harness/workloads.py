@@ -98,7 +98,7 @@ SIZES = {
 HEADLINE = tuple(Workload(env_id, 64 if 64 in sizes else max(sizes)) for env_id, sizes in SIZES.items())
 WORKLOADS = (
     *(Workload(env_id, size) for env_id, sizes in SIZES.items() for size in sizes),
-    *(Workload(env_id, size, policy=True) for env_id in (LANDER, CHEETAH) for size in (10, 64)),
+    *(Workload(LANDER, size, policy=True) for size in (10, 64)),
 )
 QUICK_WORKLOADS = (Workload(CARTPOLE, 64), Workload(LANDER, 8), Workload(BUSY, 8))
 CREATION_WORKLOAD = Workload(LANDER, 64)
