@@ -217,6 +217,7 @@ class Supervisor:
 
     def discard(self) -> None:
         """Waits for all work under way and forgets what comes of it."""
+        self._check_ours()
         if self.is_busy:
             self.finish(None)
         self._tickets.collect()
