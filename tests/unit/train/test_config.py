@@ -89,6 +89,8 @@ def test_unknown_names_are_refused() -> None:
         (A2CConfig, "reseed_every", -1, "an integer of 0 or more"),
         (A2CConfig, "torch_threads", -1, "an integer of 0 or more"),
         (SACConfig, "learning_starts", -1, "an integer of 0 or more"),
+        (SACConfig, "noise_correlation", -0.1, "a number from 0 to below 1"),
+        (SACConfig, "noise_correlation", 1.0, "a number from 0 to below 1"),
         (A2CConfig, "entropy_coef", -0.1, "a number, 0 or more"),
         (PPOConfig, "target_kl", -0.1, "a number, 0 or more"),
         (A2CConfig, "max_grad_norm", float("nan"), "a number, 0 or more"),
