@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/batch.h"
 #include "bindings/rows.h"
 #include "bindings/stepper.h"
 #include "engine/mailroom.h"
@@ -266,15 +267,32 @@ NB_MODULE(_core, m) {
     using envfleet::RowStepper;
     nb::class_<RowStepper>(m, "RowStepper", nb::type_slots(collected<RowStepper>),
                            "Steps the environments of some rows in turn.")
-        .def(nb::init<nb::object, nb::object, nb::object, RowStepper::Flags, RowStepper::Flags,
-                      RowStepper::Flags, RowStepper::Due>(),
-             "publisher"_a.none(), "infos"_a, "progress"_a, "terminated"_a.noconvert(),
-             "truncated"_a.noconvert(), "restarted"_a.noconvert(), "due"_a.noconvert())
+        .def(nb::init<nb::object, nb::object, nb::object, nb::object, RowStepper::Flags,
+                      RowStepper::Flags, RowStepper::Flags, RowStepper::Due>(),
+             "publisher"_a.none(), "infos"_a, "progress"_a, "actions"_a.none(),
+             "terminated"_a.noconvert(), "truncated"_a.noconvert(), "restarted"_a.noconvert(),
+             "due"_a.noconvert())
         .def("place", &RowStepper::place, "row"_a, "slot"_a, "The environment of a row.")
-        .def("begin", &RowStepper::begin, "A turn of all rows begins.")
-        .def("run", &RowStepper::run, "first"_a, "actions"_a,
-             "Step the rows from `first` on; the first that is not plain, with what it returned.")
+        .def("begin", &RowStepper::begin, "actions"_a.none(),
+             "A turn of all rows begins, with these actions or those that lie in their array.")
+        .def("aim", &RowStepper::aim, "first"_a, "actions"_a,
+             "The next run is to step the rows from `first` on, one an action.")
+        .def("run", &RowStepper::run, "row"_a,
+             "Step the rows from this one on; the first that is not plain, with what it returned.")
         .def_prop_ro("row", &RowStepper::row, "The row that was stepped last.");
+
+    using envfleet::Batch;
+    nb::class_<Batch>(m, "Batch", nb::type_slots(collected<Batch>),
+                      "The arrays of a fleet as its caller sees them.")
+        .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::object, Batch::Kinds>(),
+             "actions"_a, "observations"_a, "rewards"_a, "terminated"_a, "truncated"_a,
+             "info_kinds"_a.noconvert())
+        .def("put", &Batch::put, "actions"_a.none(),
+             "Store actions that are one array that fits; False if they are not.")
+        .def("put_some", &Batch::put_some, "rows"_a.noconvert(), "actions"_a.none(),
+             "The same for the actions of some rows.")
+        .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
+        .def("results", &Batch::results, "copy"_a, "infos"_a, "What a step returns.");
 
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");

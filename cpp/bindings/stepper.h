@@ -79,11 +79,13 @@ class RowStepper {
     using Flags = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
     using Due = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-    RowStepper(nb::object publisher, nb::object infos, nb::object progress, Flags terminated,
-               Flags truncated, Flags restarted, Due due)
+    // `actions`: the array in which the rows' actions lie, or None if they are not just that.
+    RowStepper(nb::object publisher, nb::object infos, nb::object progress, nb::object actions,
+               Flags terminated, Flags truncated, Flags restarted, Due due)
         : keep_publisher_(std::move(publisher)),
           keep_infos_(std::move(infos)),
           keep_progress_(std::move(progress)),
+          column_(std::move(actions)),
           publisher_(keep_publisher_.is_none() ? nullptr
                                                : nb::cast<RowPublisher*>(keep_publisher_)),
           infos_(nb::cast<InfoPacker*>(keep_infos_)),
@@ -94,6 +96,9 @@ class RowStepper {
         for (const Flags& flags : flags_) {
             if (flags.size() != due_.size()) throw nb::value_error("expected a flag a row");
         }
+        if (!column_.is_none() && !PyArray_Check(column_.ptr())) {
+            throw nb::type_error("actions must be an array or None");
+        }
     }
 
     // The environment of a row, a StepSlot.
@@ -102,19 +107,30 @@ class RowStepper {
         slots_.at(row) = std::move(slot);
     }
 
-    // A turn of all rows begins: forgets what the last one left.
-    void begin() {
+    // A turn of all rows begins: forgets what the last one left. The actions, one a row, are given,
+    // or None: then they are taken from their array.
+    void begin(nb::object actions) {
         for (Flags& flags : flags_) std::fill_n(flags.data(), flags.size(), false);
         infos_->begin();
         progress_->enter(0);
+        aim(0, actions.is_none() ? column_actions() : nb::cast<nb::list>(actions));
     }
 
-    // Steps the rows from `first` on, one an action. None: all are done. Else the first that is not
-    // plain: (row, what it returned), or (row, None) if something else than a step is due there.
-    nb::object run(size_t first, nb::list actions) {
-        const size_t last = first + actions.size();
-        if (last > slots_.size()) throw nb::index_error("more actions than rows");
-        for (row_ = first; row_ < last; ++row_) {
+    // The next run is to step the rows from `first` on, one an action.
+    void aim(size_t first, nb::list actions) {
+        if (first + actions.size() > slots_.size()) throw nb::index_error("more actions than rows");
+        first_ = first;
+        actions_ = std::move(actions);
+    }
+
+    // Steps the rows from `row` on for which there are actions. None: all are done. Else the first
+    // that is not plain: (row, what it returned), or (row, None) if something else than a step is
+    // due there.
+    nb::object run(size_t row) {
+        if (row < first_) throw nb::index_error("no action for this row");
+        const nb::list actions = actions_;  // an environment may have others stepped
+        const size_t first = first_, last = first + actions.size();
+        for (row_ = row; row_ < last; ++row_) {
             if (due_.data()[row_] != 0) return nb::make_tuple(row_, nb::none());
             if (!slots_[row_].is_valid()) throw std::runtime_error("no environment in this row");
             StepSlot* slot = nb::inst_ptr<StepSlot>(slots_[row_]);
@@ -131,16 +147,31 @@ class RowStepper {
     static int traverse(PyObject* self, visitproc visit, void* arg) {
         Py_VISIT(Py_TYPE(self));
         if (!nb::inst_ready(self)) return 0;
-        for (const nb::object& slot : nb::inst_ptr<RowStepper>(self)->slots_) Py_VISIT(slot.ptr());
+        const auto* stepper = nb::inst_ptr<RowStepper>(self);
+        for (const nb::object& slot : stepper->slots_) Py_VISIT(slot.ptr());
+        Py_VISIT(stepper->actions_.ptr());
         return 0;
     }
     static int clear(PyObject* self) {
         if (!nb::inst_ready(self)) return 0;
-        for (nb::object& slot : nb::inst_ptr<RowStepper>(self)->slots_) slot.reset();
+        auto* stepper = nb::inst_ptr<RowStepper>(self);
+        for (nb::object& slot : stepper->slots_) slot.reset();
+        stepper->actions_.reset();
         return 0;
     }
 
   private:
+    // One copy for all rows: an environment may keep its action although the array moves on.
+    nb::list column_actions() const {
+        if (column_.is_none()) throw nb::value_error("expected actions");
+        auto* column = reinterpret_cast<PyArrayObject*>(column_.ptr());
+        const nb::object copy = nb::steal(PyArray_NewCopy(column, NPY_CORDER));
+        if (!copy.is_valid()) throw nb::python_error();
+        PyObject* rows = PySequence_List(copy.ptr());
+        if (rows == nullptr) throw nb::python_error();
+        return nb::steal<nb::list>(rows);
+    }
+
     bool publish(PyObject* result) {
         if (publisher_ == nullptr || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 5)
             return false;
@@ -153,12 +184,15 @@ class RowStepper {
     nb::object keep_publisher_;
     nb::object keep_infos_;
     nb::object keep_progress_;
+    nb::object column_;
     RowPublisher* publisher_;
     InfoPacker* infos_;
     Progress* progress_;
     Flags flags_[3];
     Due due_;
     std::vector<nb::object> slots_;
+    nb::list actions_;
+    size_t first_ = 0;
     size_t row_ = 0;
 };
 

@@ -55,6 +55,7 @@ class NativeBuffers:
         self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
         self.terminated, self.truncated, self.finished = (self._block[flag] for flag in _FLAGS)
         self.restarted = np.zeros(n, np.bool_)
+        self.batch = None  # the pool has a quick way of its own
         self._pool: _native.Pool | None = None
         self._plans: EpisodePlans | None = None
 

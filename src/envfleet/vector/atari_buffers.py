@@ -38,6 +38,7 @@ class AtariBuffers:
         self._infos: Info = {}
         self._told = np.zeros(n, np.bool_)
         self.rewards = np.zeros(n)
+        self.batch = None
         self.terminated, self.truncated, self.restarted = (np.zeros(n, np.bool_) for _ in range(3))
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:

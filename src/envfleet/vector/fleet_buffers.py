@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from envfleet import _core
 from envfleet.episodes import PLACE_WORDS
 from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
@@ -30,6 +31,10 @@ class Buffers(Protocol):
     terminated: npt.NDArray[np.bool_]
     truncated: npt.NDArray[np.bool_]
     restarted: npt.NDArray[np.bool_]
+
+    @property
+    def batch(self) -> _core.Batch | None:
+        """All of them, for steps with actions that are one array; None where there are no such steps."""
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         """Checks all actions, then writes them, into all rows or the given ones.
@@ -148,7 +153,6 @@ class FleetBuffers:
         self._layout, self._bounds = layout, bounds
         self._observation_columns: Columns = layout.observations.columns(everything.observation_arrays, layout.num_envs)
         self._action_arrays = everything.action_arrays
-        self._plain_actions = self._action_arrays[0] if layout.actions.is_single_array else None
         self._info_reader = InfoReader(everything.info_rows, everything.info_kinds, bounds)
         self.rewards = everything.rewards
         self.terminated = everything.terminated
@@ -156,29 +160,27 @@ class FleetBuffers:
         self.restarted = everything.restarted
         self._parameters = everything.parameters
         self._last: Columns = []
+        self.batch = self._make_batch(everything) if layout.actions.is_single_array else None
+
+    def _make_batch(self, rows: ShardRows) -> _core.Batch:
+        alone = self._layout.observations.is_single_array
+        observations = rows.observation_arrays[0] if alone else self.observations
+        flags = rows.terminated, rows.truncated
+        return _core.Batch(rows.action_arrays[0], observations, rows.rewards, *flags, rows.info_kinds)
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         """Checks all actions, then writes them, into all rows or the given ones.
 
         Returns those of the loose leaves, which travel beside.
         """
-        if self._put_plain_actions(actions, rows):
+        batch = self.batch
+        if batch is not None and (batch.put(actions) if rows is None else batch.put_some(rows, actions)):
             return []
         columns = self._layout.actions.checked(actions, self._layout.num_envs if rows is None else len(rows))
         where = ... if rows is None else rows
         for (leaf, _, _), array in zip(self._layout.actions.array_leaves, self._action_arrays, strict=True):
             array[where] = columns[leaf]
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
-
-    def _put_plain_actions(self, actions: Any, rows: Rows | None) -> bool:
-        """Writes actions that are just what the space asks for: one array that fits."""
-        plain = self._plain_actions
-        if plain is None or type(actions) is not np.ndarray or actions.dtype != plain.dtype:
-            return False
-        if actions.shape != (plain.shape if rows is None else (len(rows), *plain.shape[1:])):
-            return False
-        plain[... if rows is None else rows] = actions
-        return True
 
     def parameter_cells(self) -> npt.NDArray[np.float64]:
         """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""

@@ -89,9 +89,9 @@ class Shard:
             if plain
             else None
         )
-        stepper = _core.RowStepper(
-            publisher, packer, self._progress, rows.terminated, rows.truncated, rows.restarted, self._due
-        )
+        actions = rows.action_arrays[0] if self._actions.is_single_array else None
+        flags = rows.terminated, rows.truncated, rows.restarted
+        stepper = _core.RowStepper(publisher, packer, self._progress, actions, *flags, self._due)
         for row, member in enumerate(self._members):
             stepper.place(row, member.step)
         return stepper
@@ -125,9 +125,10 @@ class Shard:
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
-        actions = self._take_actions(loose_actions)
-        self._stepper.begin()
-        return self._report(self._step_rows(0, actions))
+        if self._exposed:
+            self._conceal()
+        self._stepper.begin(None if self._actions.is_single_array else self._take_actions(loose_actions))
+        return self._report(self._step_rows(0))
 
     def step_row(self, row: int, loose_action: Sequence[Any]) -> Report | None:
         """Steps one environment. ``loose_action``: the values of the action's loose leaves, if there are new ones."""
@@ -135,9 +136,9 @@ class Shard:
             self._conceal()
         for leaf, value in zip(self._actions.loose_leaves, loose_action, strict=False):
             self._action_columns[leaf][row] = value
-        action = self._actions.row(self._action_columns, row)
+        self._stepper.aim(row, [self._actions.row(self._action_columns, row)])
         self._begin_row(row)
-        return self._report(self._step_rows(row, [action]), row)
+        return self._report(self._step_rows(row), row)
 
     def reset_row(self, row: int, seed: int | None, options: dict[str, Any] | None) -> Report | None:
         """Resets one environment."""
@@ -152,13 +153,12 @@ class Shard:
         self._info_writer.begin_row(row)
         self._rows.terminated[row] = self._rows.truncated[row] = self._rows.restarted[row] = False
 
-    def _step_rows(self, first: int, actions: list[Any]) -> list[Failure]:
-        """Steps the rows from ``first`` on, one an action; compiled code does those that are plain."""
+    def _step_rows(self, row: int) -> list[Failure]:
+        """Steps the rows from ``row`` on, one an action; compiled code does those that are plain."""
         failures: list[Failure] = []
-        row = first
         while True:
             try:
-                stopped = self._stepper.run(row, actions[row - first :] if row != first else actions)
+                stopped = self._stepper.run(row)
                 if stopped is None:
                     return failures
                 self._take_result(*stopped)
@@ -204,8 +204,6 @@ class Shard:
         self._progress.enter(row + 1)
 
     def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
-        if self._exposed:
-            self._conceal()
         for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
             self._action_columns[leaf] = list(values)
         return self._actions.rows(self._action_columns, len(self._members))

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from envfleet import _core
 from envfleet.episodes import Randomize, table_of
 from envfleet.errors import (
     AlreadyPendingCallError,
@@ -98,6 +99,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self._redrawn = redrawn
         self._out = np.zeros(self.num_envs, np.bool_)
         self._buffers = buffers
+        # Where every step has more to do than to pass results on there are no quick ones.
+        self._batch = None if restarts or spaces.autoreset_mode is AutoresetMode.DISABLED else buffers.batch
         self._pending: _Pending | None = None
         self._finished = np.zeros(self.num_envs, np.bool_)
         self._needs_reset: str | None = None
@@ -220,11 +223,33 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             Observations, rewards (float64), terminateds, truncateds (bool), infos.
         """
         calm, self._calm = self._calm, False
+        if calm and self._batch is not None and self._batch.put(actions):
+            return self._step_again(self._batch)
         if not calm:
             self._check_idle("step")
             self._check_may_step()
         self._start("step", self._step_order(actions), waited_for=True)
         return self.step_wait()
+
+    def _step_again(self, batch: _core.Batch) -> StepResult:
+        """What ``step`` does after one that went well, with actions that are stored already: nothing is left to check.
+
+        The same as ``_start`` and ``step_wait`` in fewer calls, which cost a small fleet a tenth of its speed.
+        """
+        try:
+            self._begin(_PLAIN_STEP)
+            self._pending = _PLAIN_PENDING
+            reports = self._finish(None)
+            self._buffers.absorb(reports)
+        except BaseException as error:
+            if self._pending is not None or self._is_busy():
+                self._give_up("step", error)
+            raise
+        self._pending = None
+        self._raise_first_failure("step", reports)
+        infos = self._buffers.infos(reports) if batch.has_infos() else {}
+        self._calm = True
+        return batch.results(self.copy, infos)
 
     def step_async(self, actions: Any) -> None:
         """Starts a step; :meth:`step_wait` collects it. Refused actions change nothing."""

@@ -119,11 +119,12 @@ class Supervisor:
         """Sets all workers to work."""
         assert self._mailroom is not None
         self._check_ours()
-        if not len(self._crew):
+        num_workers = len(self._silence)
+        if not num_workers:
             return
-        if isinstance(order, StepOrder) and not order.loose_actions:
+        if type(order) is StepOrder and not order.loose_actions:
             self._order = order
-            self._mailroom.post(0, len(self._crew), protocol.STEP)
+            self._mailroom.post(0, num_workers, protocol.STEP)
             return
         # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
         payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
@@ -132,7 +133,7 @@ class Supervisor:
             if isinstance(order, ResetOrder):
                 self._legacy.note_resets(order)
             # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, len(self._crew), protocol.ORDER)
+            self._mailroom.post(0, num_workers, protocol.ORDER)
             for worker, payload in enumerate(payloads):
                 self._send(worker, payload)
 

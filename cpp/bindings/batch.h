@@ -1,0 +1,123 @@
+// The caller's end of a plain turn: actions in, results out, without the interpreter.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "bindings/numpy.h"
+
+namespace envfleet {
+
+namespace nb = nanobind;
+
+// The arrays of a fleet as its caller sees them, one row an environment.
+class Batch {
+  public:
+    using Rows = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+    using Kinds = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+    // `observations`: an array, or what puts them together: a function of whether they are to be
+    // copied.
+    Batch(nb::object actions, nb::object observations, nb::object rewards, nb::object terminated,
+          nb::object truncated, Kinds info_kinds)
+        : actions_(std::move(actions)),
+          observations_(std::move(observations)),
+          rewards_(std::move(rewards)),
+          terminated_(std::move(terminated)),
+          truncated_(std::move(truncated)),
+          info_kinds_(std::move(info_kinds)) {
+        for (const nb::object& column : {actions_, rewards_, terminated_, truncated_}) {
+            if (!PyArray_Check(column.ptr()) || !PyArray_ISCARRAY(array(column)) ||
+                PyArray_NDIM(array(column)) == 0) {
+                throw nb::type_error("expected plain arrays");
+            }
+        }
+        if (PyDataType_REFCHK(PyArray_DESCR(array(actions_)))) {
+            throw nb::type_error("actions must be numbers");
+        }
+    }
+
+    // Stores actions that are just what is asked for: one array that fits. Else False, and nothing
+    // is stored.
+    bool put(nb::handle actions) {
+        const char* given = fitting(actions.ptr(), PyArray_DIM(array(actions_), 0));
+        // They may be the very array that is written to.
+        if (given != nullptr) std::memmove(PyArray_DATA(array(actions_)), given, action_bytes());
+        return given != nullptr;
+    }
+
+    // The same for the actions of some rows.
+    bool put_some(Rows rows, nb::handle actions) {
+        const npy_intp count = static_cast<npy_intp>(rows.size());
+        const char* given = fitting(actions.ptr(), count);
+        if (given == nullptr) return false;
+        const npy_intp all = PyArray_DIM(array(actions_), 0);
+        for (npy_intp i = 0; i < count; ++i) {
+            if (rows(i) < 0 || rows(i) >= all) throw nb::index_error("no such row");
+        }
+        const size_t bytes = action_bytes() / static_cast<size_t>(all);
+        char* stored = PyArray_BYTES(array(actions_));
+        for (npy_intp i = 0; i < count; ++i) {
+            std::memmove(stored + rows(i) * bytes, given + i * bytes, bytes);
+        }
+        return true;
+    }
+
+    bool has_infos() const {
+        const uint8_t* kinds = info_kinds_.data();
+        return std::any_of(kinds, kinds + info_kinds_.size(), [](uint8_t kind) { return kind; });
+    }
+
+    // What a step returns.
+    nb::tuple results(bool copy, nb::object infos) const {
+        nb::object observations =
+            PyArray_Check(observations_.ptr())
+                ? (copy ? fresh(observations_) : observations_)
+                : observations_(copy);
+        return nb::make_tuple(std::move(observations), fresh(rewards_), fresh(terminated_),
+                              fresh(truncated_), std::move(infos));
+    }
+
+    static int traverse(PyObject* self, visitproc visit, void* arg) {
+        Py_VISIT(Py_TYPE(self));
+        if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Batch>(self)->observations_.ptr());
+        return 0;
+    }
+    static int clear(PyObject* self) {
+        if (nb::inst_ready(self)) nb::inst_ptr<Batch>(self)->observations_.reset();
+        return 0;
+    }
+
+  private:
+    // Where the actions of so many rows lie, if they are an array of just that.
+    const char* fitting(PyObject* actions, npy_intp rows) const {
+        if (!PyArray_CheckExact(actions)) return nullptr;
+        auto* given = reinterpret_cast<PyArrayObject*>(actions);
+        PyArrayObject* wanted = array(actions_);
+        const int dims = PyArray_NDIM(wanted);
+        const bool fits =
+            PyArray_DESCR(given) == PyArray_DESCR(wanted) && PyArray_NDIM(given) == dims &&
+            PyArray_DIM(given, 0) == rows &&
+            PyArray_CompareLists(PyArray_DIMS(given) + 1, PyArray_DIMS(wanted) + 1, dims - 1) &&
+            PyArray_ISCARRAY_RO(given);
+        return fits ? PyArray_BYTES(given) : nullptr;
+    }
+    size_t action_bytes() const { return static_cast<size_t>(PyArray_NBYTES(array(actions_))); }
+
+    static PyArrayObject* array(const nb::object& column) {
+        return reinterpret_cast<PyArrayObject*>(column.ptr());
+    }
+    static nb::object fresh(const nb::object& column) {
+        nb::object copy = nb::steal(PyArray_NewCopy(array(column), NPY_CORDER));
+        if (!copy.is_valid()) throw nb::python_error();
+        return copy;
+    }
+
+    nb::object actions_, observations_, rewards_, terminated_, truncated_;
+    Kinds info_kinds_;
+};
+
+}  // namespace envfleet
