@@ -99,7 +99,8 @@ class Batch {
         PyArrayObject* wanted = array(actions_);
         const int dims = PyArray_NDIM(wanted);
         const bool fits =
-            PyArray_DESCR(given) == PyArray_DESCR(wanted) && PyArray_NDIM(given) == dims &&
+            PyArray_EquivTypes(PyArray_DESCR(given), PyArray_DESCR(wanted)) &&
+            PyArray_NDIM(given) == dims &&
             PyArray_DIM(given, 0) == rows &&
             PyArray_CompareLists(PyArray_DIMS(given) + 1, PyArray_DIMS(wanted) + 1, dims - 1) &&
             PyArray_ISCARRAY_RO(given);
