@@ -71,12 +71,9 @@ class Batch {
         return std::any_of(kinds, kinds + info_kinds_.size(), [](uint8_t kind) { return kind; });
     }
 
-    // What a step returns.
-    nb::tuple results(bool copy, nb::object infos) const {
-        nb::object observations =
-            PyArray_Check(observations_.ptr())
-                ? (copy ? fresh(observations_) : observations_)
-                : observations_(copy);
+    // What a step returns: the observations as they are given, or if None is, as they lie here.
+    nb::tuple results(nb::object observations, bool copy, nb::object infos) const {
+        if (observations.is_none()) observations = own_observations(copy);
         return nb::make_tuple(std::move(observations), fresh(rewards_), fresh(terminated_),
                               fresh(truncated_), std::move(infos));
     }
@@ -100,13 +97,17 @@ class Batch {
         const int dims = PyArray_NDIM(wanted);
         const bool fits =
             PyArray_EquivTypes(PyArray_DESCR(given), PyArray_DESCR(wanted)) &&
-            PyArray_NDIM(given) == dims &&
-            PyArray_DIM(given, 0) == rows &&
+            PyArray_NDIM(given) == dims && PyArray_DIM(given, 0) == rows &&
             PyArray_CompareLists(PyArray_DIMS(given) + 1, PyArray_DIMS(wanted) + 1, dims - 1) &&
             PyArray_ISCARRAY_RO(given);
         return fits ? PyArray_BYTES(given) : nullptr;
     }
     size_t action_bytes() const { return static_cast<size_t>(PyArray_NBYTES(array(actions_))); }
+
+    nb::object own_observations(bool copy) const {
+        if (!PyArray_Check(observations_.ptr())) return observations_(copy);
+        return copy ? fresh(observations_) : observations_;
+    }
 
     static PyArrayObject* array(const nb::object& column) {
         return reinterpret_cast<PyArrayObject*>(column.ptr());

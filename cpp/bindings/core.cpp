@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/batch.h"
+#include "bindings/memory.h"
 #include "bindings/rows.h"
 #include "bindings/stepper.h"
 #include "engine/mailroom.h"
@@ -228,7 +229,8 @@ NB_MODULE(_core, m) {
     envfleet::import_numpy();
     nb::class_<envfleet::RowWriter>(m, "RowWriter",
                                     "Copies observations into the rows of an array.")
-        .def(nb::init<nb::object, nb::object, bool>(), "column"_a, "otherwise"_a, "refuse_nan"_a)
+        .def(nb::init<nb::object, nb::object, bool, nb::list, envfleet::RowWriter::OpenPage>(),
+             "column"_a, "otherwise"_a, "refuse_nan"_a, "pages"_a, "open_page"_a.noconvert())
         .def("__call__", &envfleet::RowWriter::write, "row"_a, "value"_a.none());
 
     nb::class_<envfleet::InfoPacker>(m, "InfoPacker",
@@ -292,8 +294,13 @@ NB_MODULE(_core, m) {
         .def("put_some", &Batch::put_some, "rows"_a.noconvert(), "actions"_a.none(),
              "The same for the actions of some rows.")
         .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
-        .def("results", &Batch::results, "copy"_a, "infos"_a, "What a step returns.");
+        .def("results", &Batch::results, "observations"_a.none(), "copy"_a, "infos"_a,
+             "What a step returns; observations that are not given are those that lie here.");
 
+    m.def("make_private", &envfleet::make_private, "memory"_a.noconvert(),
+          "Turn whole pages of shared memory into a copy of this process's own, where they are.");
+    m.def("count_up", &envfleet::count_up, "cell"_a.noconvert(),
+          "Add one to a number that other processes may add to as well.");
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");
 }

@@ -21,23 +21,37 @@ namespace envfleet {
 
 namespace nb = nanobind;
 
-// Copies observations into the rows of one array.
+// Copies observations into the rows of one array; and, while they are in the cache, into the same
+// rows of the page that is open, if one is.
 class RowWriter {
   public:
-    RowWriter(nb::object column, nb::object otherwise, bool refuse_nan)
-        : column_(std::move(column)), otherwise_(std::move(otherwise)), refuse_nan_(refuse_nan) {
-        if (!PyArray_CheckExact(column_.ptr())) throw nb::type_error("column must be an array");
-        array_ = reinterpret_cast<PyArrayObject*>(column_.ptr());
-        if (PyArray_NDIM(array_) < 1 || !PyArray_ISWRITEABLE(array_) ||
-            !PyArray_IS_C_CONTIGUOUS(array_)) {
-            throw nb::value_error("column must be writeable, contiguous and have rows");
-        }
+    using OpenPage = nb::ndarray<const uint8_t, nb::shape<1>, nb::c_contig, nb::device::cpu>;
+
+    // `pages`: arrays like the column. `open_page` holds the number of one of them, counted from 1,
+    // or 0.
+    RowWriter(nb::object column, nb::object otherwise, bool refuse_nan, const nb::list& pages,
+              OpenPage open_page)
+        : column_(std::move(column)),
+          otherwise_(std::move(otherwise)),
+          refuse_nan_(refuse_nan),
+          open_page_(std::move(open_page)) {
+        array_ = checked(column_);
         row_bytes_ = static_cast<size_t>(PyArray_STRIDE(array_, 0));
         copies_bytes_ = !PyDataType_REFCHK(PyArray_DESCR(array_));
+        for (nb::handle page : pages) {
+            keep_pages_.push_back(nb::borrow(page));
+            PyArrayObject* array = checked(keep_pages_.back());
+            if (PyArray_NBYTES(array) != PyArray_NBYTES(array_) || !copies_bytes_) {
+                throw nb::value_error("pages must be like the column");
+            }
+            pages_.push_back(PyArray_BYTES(array));
+        }
     }
 
     void write(size_t row, nb::handle value) {
-        if (!copy(row, value)) otherwise_(row, value);
+        if (copy(row, value)) return;
+        otherwise_(row, value);
+        copy_to_page(row);
     }
 
     // False: the value does not fit exactly, and nothing was written.
@@ -46,14 +60,32 @@ class RowWriter {
         if (!copies_bytes_ || !fits(value.ptr())) return false;
         auto* source = reinterpret_cast<PyArrayObject*>(value.ptr());
         if (refuse_nan_ && has_nan(source)) return false;
-        const auto bytes = static_cast<size_t>(PyArray_NBYTES(source));
-        std::memcpy(PyArray_BYTES(array_) + row * row_bytes_, PyArray_DATA(source), bytes);
+        std::memcpy(place(row), PyArray_DATA(source), row_bytes_);
+        copy_to_page(row);
         return true;
     }
 
     size_t rows() const { return static_cast<size_t>(PyArray_DIM(array_, 0)); }
 
   private:
+    static PyArrayObject* checked(const nb::object& column) {
+        if (!PyArray_CheckExact(column.ptr())) throw nb::type_error("column must be an array");
+        auto* array = reinterpret_cast<PyArrayObject*>(column.ptr());
+        if (PyArray_NDIM(array) < 1 || !PyArray_ISWRITEABLE(array) ||
+            !PyArray_IS_C_CONTIGUOUS(array)) {
+            throw nb::value_error("column must be writeable, contiguous and have rows");
+        }
+        return array;
+    }
+
+    char* place(size_t row) const { return PyArray_BYTES(array_) + row * row_bytes_; }
+
+    void copy_to_page(size_t row) const {
+        const size_t page = *open_page_.data();
+        if (page == 0 || page > pages_.size() || row >= rows()) return;
+        std::memcpy(pages_[page - 1] + row * row_bytes_, place(row), row_bytes_);
+    }
+
     bool fits(PyObject* value) const {
         if (!PyArray_CheckExact(value)) return false;
         auto* source = reinterpret_cast<PyArrayObject*>(value);
@@ -82,6 +114,9 @@ class RowWriter {
     PyArrayObject* array_;
     size_t row_bytes_;
     bool copies_bytes_;
+    std::vector<nb::object> keep_pages_;
+    std::vector<char*> pages_;
+    OpenPage open_page_;
 };
 
 // Packs info dicts into rows of eight-byte slots, as long as they look like the one it learned

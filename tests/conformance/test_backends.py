@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from envfleet.testing import (
     AutoresetContract,
     CallsContract,
     FailuresContract,
     FirstReadyContract,
     InfosContract,
+    ObservationsContract,
     OptionsContract,
     SeedingContract,
     SpacesContract,
@@ -24,7 +27,7 @@ from envfleet.testing import (
     WaitingContract,
 )
 from envfleet.testing.envs import EnvFn
-from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, pages
 
 
 class TestSync(VectorEnvContract, FirstReadyContract):
@@ -66,6 +69,28 @@ class TestOneWorkerEach(SharesContract, FirstReadyContract):
 class TestOnlyTheCallerWorks(AutoresetContract, WaitingContract, FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=1, caller_works=True, **kwargs)
+
+
+class PagesContract(
+    ObservationsContract, SpacesContract, AutoresetContract, FailuresContract, TrajectoriesContract, WaitingContract
+):
+    """The topics in which it could matter that observations are handed out on pages, as only large ones are."""
+
+    max_examples = 10
+
+    @pytest.fixture(autouse=True)
+    def _all_are_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pages, "LEAST_BYTES", 1)
+
+
+class TestSyncOnPages(PagesContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> SyncVectorEnv:
+        return SyncVectorEnv(env_fns, **kwargs)
+
+
+class TestProcessOnPages(PagesContract):
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
 
 
 class TestNoSharedMemory(AutoresetContract, SeedingContract, OptionsContract, SpacesContract):

@@ -17,6 +17,7 @@ from envfleet.testing import assert_same
 from envfleet.testing.envs import Frame, PlaybackEnv
 from envfleet.testing.reference import stack_items
 from envfleet.vector.buffers import BlockLayout, LayoutError, SpaceLayout, cast
+from envfleet.vector.pages import PageRows
 
 F32, F64, I64, U8, BOOL = (np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint8, np.bool_))
 
@@ -116,7 +117,7 @@ def test_rows_written_one_by_one_come_back_as_a_batch(name: str) -> None:
     space.seed(5)
     layout, items = SpaceLayout(space, "observation"), [space.sample() for _ in range(3)]
     _, columns = block_of(layout, 3)
-    write = layout.writer(columns)
+    write = layout.writer(columns, PageRows())
     for row in 2, 0, 1:
         write(row, items[row])
     batch = layout.batch(columns, copy=True)
@@ -158,7 +159,7 @@ def test_the_error_says_where_in_the_space(change: Any, message: str) -> None:
     layout, value = SpaceLayout(NESTED, "observation"), deepcopy(NESTED.sample())
     change(value)
     with pytest.raises(LayoutError, match=message):
-        layout.writer(block_of(layout, 1)[1])(0, value)
+        layout.writer(block_of(layout, 1)[1], PageRows())(0, value)
 
 
 def test_a_batch_that_does_not_fit_is_refused_by_name() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -55,7 +55,7 @@ class NativeBuffers:
         self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
         self.terminated, self.truncated, self.finished = (self._block[flag] for flag in _FLAGS)
         self.restarted = np.zeros(n, np.bool_)
-        self.batch = None  # the pool has a quick way of its own
+        self.batch = self.pages = None  # the pool has a quick way of its own
         self._pool: _native.Pool | None = None
         self._plans: EpisodePlans | None = None
 
@@ -110,6 +110,10 @@ class NativeBuffers:
     def observations(self, copy: bool) -> Any:
         """The batched observations: fresh arrays, or live views that the next step overwrites."""
         return self._observations.batch(self._columns, copy)
+
+    def observations_on(self, page: Mapping[int, Array]) -> Any:  # noqa: ARG002
+        """There are no pages."""
+        raise AssertionError("no page was opened")
 
     def infos(self, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002  all of it lies in the block
         """The batched infos of the turn that just ended."""

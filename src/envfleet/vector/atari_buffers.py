@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -38,7 +38,7 @@ class AtariBuffers:
         self._infos: Info = {}
         self._told = np.zeros(n, np.bool_)
         self.rewards = np.zeros(n)
-        self.batch = None
+        self.batch = self.pages = None
         self.terminated, self.truncated, self.restarted = (np.zeros(n, np.bool_) for _ in range(3))
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
@@ -95,6 +95,10 @@ class AtariBuffers:
     def observations_of(self, rows: Rows) -> Array:  # noqa: ARG002
         """The observations of the given rows, which are always all of them."""
         return self._observations
+
+    def observations_on(self, page: Mapping[int, Array]) -> Any:  # noqa: ARG002
+        """There are no pages."""
+        raise AssertionError("no page was opened")
 
     def infos(self, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002
         """The batched infos of the turn that just ended."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 
 from envfleet import _core
+from envfleet.vector.pages import PageRows
 
 Array: TypeAlias = npt.NDArray[Any]
 # One per leaf: an array of shape (rows, *leaf shape), or a list of objects where no layout is fixed.
@@ -81,10 +82,10 @@ class _Node(ABC):
     """A part of a space: a leaf, or a Dict or Tuple of parts. Methods read and write columns by leaf."""
 
     @abstractmethod
-    def writer(self, columns: Columns) -> RowWriter:
-        """A function that checks one environment's value and writes it into its row."""
+    def writer(self, columns: Columns, pages: PageRows) -> RowWriter:
+        """A function that checks one environment's value and writes it into its row, also of the page that is open."""
 
-    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:  # noqa: ARG002
+    def plain_writers(self, columns: Columns, pages: PageRows) -> list[tuple[str | None, _core.RowWriter]]:  # noqa: ARG002
         """For an array ``(None, writer)``, for a dict of arrays ``(key, writer)`` each, else nothing."""
         return []
 
@@ -113,7 +114,7 @@ class _ArrayLeaf(_Node):
         self.dtype = _canonical(np.dtype(space.dtype))
         self.refuse_nan = refuse_nan and self.dtype.kind in "fc"
 
-    def writer(self, columns: Columns) -> RowWriter:
+    def writer(self, columns: Columns, pages: PageRows) -> RowWriter:
         column, shape, dtype, path = columns[self.index], self.shape, self.dtype, self.path
         if shape == () and not self.refuse_nan:
             exact_types = (int, dtype.type) if dtype == np.int64 else (dtype.type,)
@@ -133,10 +134,11 @@ class _ArrayLeaf(_Node):
             column[row] = array
 
         assert isinstance(column, np.ndarray)
-        return _core.RowWriter(column, cast_and_write, self.refuse_nan)
+        arrays = pages.arrays.get(self.index, [])
+        return _core.RowWriter(column, cast_and_write, self.refuse_nan, arrays, pages.open_page)
 
-    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:
-        writer = self.writer(columns)
+    def plain_writers(self, columns: Columns, pages: PageRows) -> list[tuple[str | None, _core.RowWriter]]:
+        writer = self.writer(columns, pages)
         return [(None, writer)] if isinstance(writer, _core.RowWriter) else []
 
     def batch(self, columns: Columns, copy: bool) -> Any:
@@ -161,7 +163,7 @@ class _LooseLeaf(_Node):
     def __init__(self, index: int, path: str) -> None:
         self.index, self.path = index, path
 
-    def writer(self, columns: Columns) -> RowWriter:
+    def writer(self, columns: Columns, pages: PageRows) -> RowWriter:  # noqa: ARG002
         return columns[self.index].__setitem__
 
     def batch(self, columns: Columns, copy: bool) -> Any:
@@ -193,8 +195,8 @@ class _DictNode(_Node):
         if value.keys() != self.children.keys():
             raise LayoutError(f"{self.path}: expected the keys {list(self.children)}, got {list(value)}")
 
-    def writer(self, columns: Columns) -> RowWriter:
-        writers = [(key, child.writer(columns)) for key, child in self.children.items()]
+    def writer(self, columns: Columns, pages: PageRows) -> RowWriter:
+        writers = [(key, child.writer(columns, pages)) for key, child in self.children.items()]
         keys = self.children.keys()
 
         def write_dict(row: int, value: Any) -> None:
@@ -205,8 +207,8 @@ class _DictNode(_Node):
 
         return write_dict
 
-    def plain_writers(self, columns: Columns) -> list[tuple[str | None, _core.RowWriter]]:
-        children = [(key, child.plain_writers(columns)) for key, child in self.children.items()]
+    def plain_writers(self, columns: Columns, pages: PageRows) -> list[tuple[str | None, _core.RowWriter]]:
+        children = [(key, child.plain_writers(columns, pages)) for key, child in self.children.items()]
         are_arrays = all(writers and writers[0][0] is None for _, writers in children)
         return [(key, writers[0][1]) for key, writers in children] if are_arrays else []
 
@@ -237,8 +239,8 @@ class _TupleNode(_Node):
         if len(value) != len(self.children):
             raise LayoutError(f"{self.path}: expected a tuple of {len(self.children)}, got {len(value)}")
 
-    def writer(self, columns: Columns) -> RowWriter:
-        writers = [child.writer(columns) for child in self.children]
+    def writer(self, columns: Columns, pages: PageRows) -> RowWriter:
+        writers = [child.writer(columns, pages) for child in self.children]
 
         def write_tuple(row: int, value: Any) -> None:
             self._check_length(value)

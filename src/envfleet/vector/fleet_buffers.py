@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Protocol, TypeAlias, final
 
@@ -15,6 +15,7 @@ from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.orders import Report
 from envfleet.vector.origins import NUM_WORDS
+from envfleet.vector.pages import PageLayout, Pages
 from envfleet.vector.share import ShardRows
 from envfleet.vector.spaces import FleetSpaces
 
@@ -35,6 +36,13 @@ class Buffers(Protocol):
     @property
     def batch(self) -> _core.Batch | None:
         """All of them, for steps with actions that are one array; None where there are no such steps."""
+
+    @property
+    def pages(self) -> Pages | None:
+        """What observations of such steps are handed out on, if on anything."""
+
+    def observations_on(self, page: Mapping[int, Array]) -> Any:
+        """The batched observations, fresh: the leaves that lie on a page from there, copies of the others."""
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         """Checks all actions, then writes them, into all rows or the given ones.
@@ -81,15 +89,26 @@ class FleetLayout:
     """
 
     def __init__(
-        self, spaces: FleetSpaces, *, num_parameters: int = 0, control_bytes: int = 0, refuse_nan: bool = False
+        self,
+        spaces: FleetSpaces,
+        *,
+        num_parameters: int = 0,
+        num_pages: int = 0,
+        control_bytes: int = 0,
+        refuse_nan: bool = False,
     ) -> None:
         n = spaces.num_envs
         self.num_envs = n
         self.observations = SpaceLayout(spaces.single_observation_space, "observation", refuse_nan=refuse_nan)
         self.actions = SpaceLayout(spaces.single_action_space, "action")
+        self.pages = PageLayout(self.observations.array_leaves, n, num_pages)
         byte, flag = np.dtype(np.uint8), np.dtype(np.bool_)
         self._block = BlockLayout(
             (
+                # First, as the block starts where a page of memory does.
+                ("pages", (self.pages.count, self.pages.page_bytes), byte),
+                ("open_page", (1,), byte),
+                ("copies_made", (1,), np.dtype(np.uint64)),
                 ("control", (control_bytes,), byte),
                 ("rewards", (n,), np.dtype(np.float64)),
                 ("terminated", (n,), flag),
@@ -125,6 +144,7 @@ class FleetLayout:
         arrays = self.arrays(memory)
         part = slice(first, last)
         return ShardRows(
+            pages=self.pages.rows(arrays["pages"], arrays["open_page"], part),
             observation_arrays=[arrays[f"observation {i}"][part] for i, _, _ in self.observations.array_leaves],
             action_arrays=[arrays[f"action {i}"][part] for i, _, _ in self.actions.array_leaves],
             rewards=arrays["rewards"][part],
@@ -160,7 +180,12 @@ class FleetBuffers:
         self.restarted = everything.restarted
         self._parameters = everything.parameters
         self._last: Columns = []
+        self.pages = self._make_pages(memory) if layout.pages.count else None
         self.batch = self._make_batch(everything) if layout.actions.is_single_array else None
+
+    def _make_pages(self, memory: npt.NDArray[np.uint8]) -> Pages:
+        arrays = self._layout.arrays(memory)
+        return Pages(self._layout.pages, arrays["pages"], arrays["open_page"], arrays["copies_made"])
 
     def _make_batch(self, rows: ShardRows) -> _core.Batch:
         alone = self._layout.observations.is_single_array
@@ -199,6 +224,11 @@ class FleetBuffers:
     def observations(self, copy: bool) -> Any:
         """The batched observations: fresh arrays, or live views that the next step overwrites."""
         return self._layout.observations.batch(self._observation_columns, copy)
+
+    def observations_on(self, page: Mapping[int, Array]) -> Any:
+        """The batched observations, fresh: the leaves that lie on a page from there, copies of the others."""
+        columns = [page[leaf] if leaf in page else deepcopy(c) for leaf, c in enumerate(self._observation_columns)]
+        return self._layout.observations.batch(columns, copy=False)
 
     def infos(self, reports: Sequence[Report | None]) -> Info:
         """The batched infos of the turn that just ended."""

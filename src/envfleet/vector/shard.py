@@ -64,7 +64,7 @@ class Shard:
         self._observations, self._actions = observations, actions
         self._observation_columns: Columns = observations.columns(rows.observation_arrays, len(envs))
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
-        self._write_observation = observations.writer(self._observation_columns)
+        self._write_observation = observations.writer(self._observation_columns, rows.pages)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
         self._stepper = self._make_stepper()
         self._end_episode = {
@@ -83,7 +83,7 @@ class Shard:
 
     def _make_stepper(self) -> _core.RowStepper:
         rows, packer, writers = self._rows, self._info_writer.packer, self._observations.plain_writers
-        plain = writers(self._observation_columns)
+        plain = writers(self._observation_columns, rows.pages)
         publisher = (
             _core.RowPublisher(plain, rows.rewards, packer, self._progress, self._task.care.check_nan)
             if plain

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from envfleet.vector.buffers import Array
 from envfleet.vector.failures import Failure
 from envfleet.vector.member import AnyEnv
+from envfleet.vector.pages import PageRows
 from envfleet.vector.rebuilding import Replay
 from envfleet.vector.restarts import Care
 
@@ -41,6 +42,7 @@ class ShardRows:
     """
 
     observation_arrays: list[Array]
+    pages: PageRows
     action_arrays: list[Array]
     rewards: npt.NDArray[np.float64]
     terminated: npt.NDArray[np.bool_]

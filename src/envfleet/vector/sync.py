@@ -17,6 +17,7 @@ from envfleet.vector.failures import as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.member import AnyEnv
 from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.pages import num_pages
 from envfleet.vector.restarts import OnFailure, checked_care
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import EnvFn, ShardTask, build_envs, close_envs
@@ -75,7 +76,12 @@ class SyncVectorEnv(FleetVectorEnv):
         try:
             spaces = fleet_spaces([EnvFace.of(env) for env in envs], self.observation_mode, mode)
             randomize = redrawn(self.env_fns)
-            layout = FleetLayout(spaces, num_parameters=len(randomize), refuse_nan=check_nan)
+            layout = FleetLayout(
+                spaces,
+                num_parameters=len(randomize),
+                num_pages=num_pages(copy=copy, restarts=care.restart, autoreset_mode=mode),
+                refuse_nan=check_nan,
+            )
             memory = aligned_zeros(layout.size)
             task = ShardTask(self.env_fns, 0, care)
             rows = layout.rows(memory, 0, len(envs))

@@ -19,6 +19,8 @@ from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.pages import num_pages
+from envfleet.vector.process.forks import keep_apart
 from envfleet.vector.process.supervisor import Supervisor
 from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import OnFailure, checked_care
@@ -137,19 +139,24 @@ class AsyncVectorEnv(FleetVectorEnv):
         num_workers = len(self._supervisor.processes)
         control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
         randomize = redrawn(self.env_fns)
+        restarts = self._care.restart
+        pages = num_pages(copy=copy, restarts=restarts, autoreset_mode=mode)
         layout = FleetLayout(
             spaces,
             num_parameters=len(randomize),
+            num_pages=pages,
             control_bytes=control_bytes,
             refuse_nan=self._care.check_nan,
         )
         memory = self._supervisor.create_block(layout.size)
         arrays = layout.arrays(memory)
         buffers = FleetBuffers(layout, memory, bounds)
+        if buffers.pages is not None:
+            keep_apart(buffers.pages)
         replays: Replays | None = None
-        if self._care.restart and layout.is_repeatable:
+        if restarts and layout.is_repeatable:
             replays = Replays(layout.rows(memory, 0, spaces.num_envs), buffers.arrays_kept)
-        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"], replays)
+        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"], replays, pages)
         self._rebuilt = arrays["rebuilt"]
         self._local_shard: Shard | None = None
         if local_envs:
@@ -158,7 +165,6 @@ class AsyncVectorEnv(FleetVectorEnv):
             self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
         self._local_order: Order | None = None
         self._local_report: Report | None = None
-        restarts = self._care.restart
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=restarts, redrawn=randomize)
 
     @property

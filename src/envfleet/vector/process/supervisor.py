@@ -88,6 +88,7 @@ class Supervisor:
         control: npt.NDArray[np.uint8],
         progress: npt.NDArray[np.uint64],
         replays: Replays | None,
+        num_pages: int,
     ) -> None:
         """Gives every worker the block. ``replays`` keeps what environments can be rebuilt from, if they can be."""
         self._legacy.replays = replays
@@ -95,7 +96,7 @@ class Supervisor:
         self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, self._care)
         self._tickets = Tickets(self._crew, self._mailroom, self._watch, self._bounds, replays)
         patience = worker_patience(len(self._crew), usable_cores())
-        self._berth = dumps_by_value(Berth(spaces, len(self._crew), patience))
+        self._berth = dumps_by_value(Berth(spaces, len(self._crew), patience, num_pages))
         for worker, (first, last) in enumerate(self._bounds):
             self._mailroom.assign(worker, first, last)
             try:

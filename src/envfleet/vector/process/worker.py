@@ -45,6 +45,7 @@ class Berth:
     spaces: FleetSpaces
     num_workers: int
     patience: Patience
+    num_pages: int
 
 
 def worker_main(task: WorkerTask, connection: Connection) -> None:
@@ -85,6 +86,7 @@ class _Worker:
         layout = FleetLayout(
             berth.spaces,
             num_parameters=len(redrawn(task.shard.env_fns)),
+            num_pages=berth.num_pages,
             control_bytes=control_bytes,
             refuse_nan=task.shard.care.check_nan,
         )
