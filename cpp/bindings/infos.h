@@ -35,6 +35,13 @@ class Column {
 
     nb::object copy() const { return checked(PyArray_NewCopy(numpy(), NPY_CORDER)); }
 
+    // An array like this one whose numbers are yet to be written.
+    Column unwritten() const {
+        return Column(
+            checked(PyArray_NewFromDescr(&PyArray_Type, descr(), PyArray_NDIM(numpy()),
+                                         PyArray_DIMS(numpy()), nullptr, nullptr, 0, nullptr)));
+    }
+
     // The rows in the mask, the others zero.
     nb::object copy(const std::vector<uint8_t>& mask) const {
         nb::object result =

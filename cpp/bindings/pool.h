@@ -5,8 +5,10 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -92,17 +94,24 @@ class PyPool {
     nb::object step(nb::handle actions, bool copy) {
         const std::byte* data = ready && !pool_->lacks_plans() ? plain_actions(actions) : nullptr;
         if (data == nullptr) return nb::none();
-        run([&] { pool_->step(data); });
+        const bool copies_only = copy && arrays_.batch_observations.is_none();
+        Fresh rewards(arrays_.rewards), terminated(arrays_.terminated),
+            truncated(arrays_.truncated);
+        std::optional<Fresh> only;
+        std::array twins{rewards.twin, terminated.twin, truncated.twin, Twin{}};
+        if (copies_only) twins.back() = only.emplace(arrays_.observations.front()).twin;
+        run([&] { pool_->step(data, std::span(twins).first(copies_only ? 4 : 3)); });
         if (pool_->failure()) {
             ready = false;
             return nb::bool_(false);
         }
-        return nb::make_tuple(observations(copy), arrays_.rewards.copy(), arrays_.terminated.copy(),
-                              arrays_.truncated.copy(), infos());
+        return nb::make_tuple(only ? only->column.object() : observations(copy),
+                              rewards.column.object(), terminated.column.object(),
+                              truncated.column.object(), infos());
     }
 
     void step_stored() {
-        run([&] { pool_->step(arrays_.actions.data()); });
+        run([&] { pool_->step(arrays_.actions.data(), {}); });
     }
 
     void reset(const nb::object& mask, const nb::list& options) {
@@ -207,6 +216,15 @@ class PyPool {
     bool ready = false;
 
   private:
+    // An array to be handed out, which the threads fill while they step.
+    struct Fresh {
+        explicit Fresh(const Column& like)
+            : column(like.unwritten()), twin{like.data(), column.data(), like.row_bytes()} {}
+
+        Column column;
+        Twin twin;
+    };
+
     size_t num_envs() const { return arrays_.rewards.rows(); }
     size_t checked(size_t env) const {
         if (env >= num_envs()) throw nb::index_error("no such environment");

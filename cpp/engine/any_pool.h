@@ -31,6 +31,13 @@ struct EpisodePlan {
     std::optional<uint32_t> seed;
 };
 
+// Where the rows of an array are to be copied to once they are written.
+struct Twin {
+    const std::byte* rows;
+    std::byte* copy;
+    size_t row_bytes;
+};
+
 struct PoolSetup {
     size_t num_envs;
     Autoreset autoreset;
@@ -51,8 +58,9 @@ class AnyPool {
     // Of actions that are integers, from 0 on: below what each number in an action must lie.
     virtual const std::vector<int64_t>& action_limits() const = 0;
 
-    // Steps all rows; `actions` holds one after another. Never throws: see failure().
-    virtual void step(const std::byte* actions) = 0;
+    // Steps all rows; `actions` holds one after another. Each thread copies the rows it has
+    // written, which it has at hand, to their twins. Never throws: see failure().
+    virtual void step(const std::byte* actions, std::span<const Twin> twins) = 0;
 
     // Throws std::invalid_argument for options that reset() would refuse.
     virtual void check_options(const std::vector<NamedValues>& options) const = 0;

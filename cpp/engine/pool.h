@@ -63,9 +63,14 @@ class Pool final : public AnyPool {
 
     const std::vector<int64_t>& action_limits() const override { return action_limits_; }
 
-    void step(const std::byte* actions) override {
+    void step(const std::byte* actions, std::span<const Twin> twins) override {
         failure_.reset();
-        crew_.run([this, actions](size_t first, size_t last) { step_rows(first, last, actions); });
+        crew_.run([this, actions, twins](size_t first, size_t last) {
+            step_rows(first, last, actions);
+            for (const auto& [rows, copy, size] : twins) {
+                std::memcpy(copy + first * size, rows + first * size, (last - first) * size);
+            }
+        });
     }
 
     void check_options(const std::vector<NamedValues>& options) const override { parse(options); }

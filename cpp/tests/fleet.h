@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "engine/pool.h"
@@ -21,6 +22,7 @@ struct Fleet {
           infos(arrays(info_bytes(params.front()), n)),
           final_infos(arrays(info_bytes(params.front()), n)),
           rewards(n),
+          rewards_copied(n),
           terminated(n),
           truncated(n),
           finished(n),
@@ -44,7 +46,9 @@ struct Fleet {
 
     template <class T>
     void step(const std::vector<T>& actions) {
-        pool.step(reinterpret_cast<const std::byte*>(actions.data()));
+        const Twin twin{reinterpret_cast<const std::byte*>(rewards.data()),
+                        reinterpret_cast<std::byte*>(rewards_copied.data()), sizeof(double)};
+        pool.step(reinterpret_cast<const std::byte*>(actions.data()), std::span(&twin, 1));
     }
 
     template <class T>
@@ -76,7 +80,7 @@ struct Fleet {
 
     std::vector<size_t> leaves;
     Arrays observations, final_observations, infos, final_infos;
-    std::vector<double> rewards;
+    std::vector<double> rewards, rewards_copied;
     std::vector<uint8_t> terminated, truncated, finished;
     std::vector<Turn> turns;
     std::vector<uint8_t> everyone;

@@ -198,6 +198,7 @@ void test_threads(bool adaptive) {
         for (int turn = 1; turn <= 2000; ++turn) {
             fleet.step(actions);
             for (size_t env = 0; env < 100; ++env) check_row(fleet, env, 1 + turn / 4, turn % 4);
+            check(fleet.rewards_copied == fleet.rewards);
         }
     }
 }
