@@ -9,31 +9,15 @@ larger and more steps; the actor's gradient is valid for the policy that collect
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import final
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from envfleet.train.config import A2CConfig
-from envfleet.train.descent import descend, make_optimizer, set_learning_rate
-from envfleet.train.learner import Task
-from envfleet.train.networks import Actor, Critic, Layout, observe
-from envfleet.train.observations import Array, Observations
-from envfleet.train.on_policy import (
-    Batch,
-    make_actor,
-    make_batch,
-    make_critic,
-    make_policy,
-    normalized,
-)
-from envfleet.train.rollout import Rollout, Rows
-
-
-def critic_loss(critic: Critic, batch: Batch) -> Tensor:
-    """Half the mean squared error of the values."""
-    return 0.5 * functional.mse_loss(critic(batch.observations), batch.returns)
+from envfleet.train.descent import descend
+from envfleet.train.networks import Actor
+from envfleet.train.on_policy import Batch, normalized
+from envfleet.train.on_policy_learner import OnPolicyLearner, critic_loss
 
 
 def actor_loss(actor: Actor, batch: Batch, advantages: Tensor, entropy_coef: float) -> tuple[Tensor, Tensor]:
@@ -44,64 +28,14 @@ def actor_loss(actor: Actor, batch: Batch, advantages: Tensor, entropy_coef: flo
     return -(advantages * log_prob).mean() - entropy_coef * entropy, entropy
 
 
-class A2C:
-    """The algorithm with its networks and optimisers; a `Learner`."""
+@final
+class A2C(OnPolicyLearner[A2CConfig]):
+    """The algorithm: one update of the actor a rollout, `critic_updates` of the critic."""
 
-    off_policy = False
-
-    def __init__(self, config: A2CConfig, task: Task) -> None:
-        self._config = config
-        self._device = task.device
-        self.rollout_steps = config.rollout_steps
-        layout = Layout(config.hidden_sizes, config.activation, config.normalize_observations)
-        self.actor = make_actor(task, layout)
-        self.critic = make_critic(task, layout)
-        self._policy = make_policy(self.actor, task, config.rollout_steps)
-        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
-        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr, short_memory=True)
-        self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
-        self.optimizers: Mapping[str, torch.optim.Optimizer] = {
-            "actor": self._actor_optimizer,
-            "critic": self._critic_optimizer,
-        }
-
-    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
-        """Actions drawn from the policy, one a row."""
-        return self._policy(observations)
-
-    def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
-        """One update of the actor, `critic_updates` of the critic."""
-        config = self._config
-        remaining = 1 - progress if config.anneal else 1.0
-        set_learning_rate(self._actor_optimizer, config.actor_lr * remaining)
-        set_learning_rate(self._critic_optimizer, config.critic_lr * remaining)
-        batch = make_batch(
-            rollout,
-            self.critic,
-            self._device,
-            reward_scale=config.reward_scale,
-            gamma=config.gamma,
-            lam=config.gae_lambda,
-        )
+    def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         value_error = self._update_critic(batch)
-        policy_loss, entropy = self._update_actor(batch, config.entropy_coef * remaining)
-        # Statistics move only now, so that the policy learns with the ones it acted with.
-        observe(self.actor, batch.observations)
-        observe(self.critic, batch.observations)
-        return {
-            "actor_loss": policy_loss,
-            "critic_loss": value_error,
-            "entropy": entropy,
-            "learning_rate": config.actor_lr * remaining,
-            "explained_variance": batch.explained_variance,
-        }
-
-    def extra_tensors(self) -> dict[str, Tensor]:
-        """Nothing: networks and optimisers are all there is."""
-        return {}
-
-    def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Nothing to load."""
+        policy_loss, entropy = self._update_actor(batch, entropy_coef)
+        return {"actor_loss": policy_loss, "critic_loss": value_error, "entropy": entropy}
 
     def _update_critic(self, batch: Batch) -> float:
         total = 0.0

@@ -9,12 +9,13 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from envfleet.train.a2c import A2C, actor_loss, critic_loss
+from envfleet.train.a2c import A2C, actor_loss
 from envfleet.train.config import A2CConfig
 from envfleet.train.distributions import distribution_for
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Critic, Networks
 from envfleet.train.on_policy import Batch
+from envfleet.train.on_policy_learner import critic_loss
 from envfleet.train.rollout import Rollout, begin, collect
 
 CPU = torch.device("cpu")
