@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -28,6 +29,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _ray_where_it_is_needed(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("ray") is not None:
         request.getfixturevalue("ray_cluster")
+
+
+@pytest.fixture(scope="session")
+def box2d() -> None:
+    """Box2D's Python package warns while it is imported and crashes the interpreter where warnings are errors."""
+    import gymnasium
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gymnasium.make("LunarLander-v3").close()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,25 @@
 namespace envfleet {
 
 namespace nb = nanobind;
+
+// Whose results are asked for: everybody's, or those of some rows, in their order.
+class Selection {
+  public:
+    static Selection all(size_t count) { return {{}, count}; }
+    static Selection of(std::span<const int64_t> rows) { return {rows, rows.size()}; }
+
+    size_t size() const { return size_; }
+    bool is_all() const { return rows_.data() == nullptr; }
+    size_t operator[](size_t place) const {
+        return is_all() ? place : static_cast<size_t>(rows_[place]);
+    }
+
+  private:
+    Selection(std::span<const int64_t> rows, size_t size) : rows_(rows), size_(size) {}
+
+    std::span<const int64_t> rows_;
+    size_t size_;
+};
 
 // A NumPy array that is kept, and what is needed to copy rows of it.
 class Column {
@@ -34,25 +55,31 @@ class Column {
     Leaf leaf() const { return {data(), row_bytes()}; }
 
     nb::object copy() const { return checked(PyArray_NewCopy(numpy(), NPY_CORDER)); }
-
-    // An array like this one whose numbers are yet to be written.
-    Column unwritten() const {
-        return Column(
-            checked(PyArray_NewFromDescr(&PyArray_Type, descr(), PyArray_NDIM(numpy()),
-                                         PyArray_DIMS(numpy()), nullptr, nullptr, 0, nullptr)));
+    nb::object copy(const Selection& rows) const {
+        if (rows.is_all()) return copy();
+        const Column result = unwritten(rows.size());
+        for (size_t place = 0; place < rows.size(); ++place) {
+            copy_row(rows[place], result.data(), place);
+        }
+        return result.object();
     }
 
-    // The rows in the mask, the others zero.
-    nb::object copy(const std::vector<uint8_t>& mask) const {
-        nb::object result =
-            checked(PyArray_Zeros(PyArray_NDIM(numpy()), PyArray_DIMS(numpy()), descr(), 0));
-        auto* target =
-            static_cast<std::byte*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr())));
-        for (size_t row = 0; row < mask.size(); ++row) {
-            if (!mask[row]) continue;
-            std::memcpy(target + row * row_bytes(), data() + row * row_bytes(), row_bytes());
+    // An array like this one, of so many rows, whose numbers are yet to be written.
+    Column unwritten(size_t rows) const {
+        auto shape = shape_of(rows);
+        return Column(checked(PyArray_NewFromDescr(&PyArray_Type, descr(), PyArray_NDIM(numpy()),
+                                                   shape.data(), nullptr, nullptr, 0, nullptr)));
+    }
+
+    // Of the rows selected those in the mask, the others zero.
+    nb::object copy(const Selection& rows, const std::vector<uint8_t>& mask) const {
+        auto shape = shape_of(rows.size());
+        const Column result(
+            checked(PyArray_Zeros(PyArray_NDIM(numpy()), shape.data(), descr(), 0)));
+        for (size_t place = 0; place < rows.size(); ++place) {
+            if (mask[place]) copy_row(rows[place], result.data(), place);
         }
-        return result;
+        return result.object();
     }
 
     // One row: an array of its own, or a Python number.
@@ -75,6 +102,15 @@ class Column {
     }
 
   private:
+    std::array<npy_intp, NPY_MAXDIMS> shape_of(size_t rows) const {
+        std::array<npy_intp, NPY_MAXDIMS> shape;
+        std::copy_n(PyArray_DIMS(numpy()), PyArray_NDIM(numpy()), shape.begin());
+        shape.front() = static_cast<npy_intp>(rows);
+        return shape;
+    }
+    void copy_row(size_t row, std::byte* target, size_t place) const {
+        std::memcpy(target + place * row_bytes(), data() + row * row_bytes(), row_bytes());
+    }
     PyArray_Descr* descr() const {  // a reference that the callee steals
         PyArray_Descr* descr = PyArray_DESCR(numpy());
         Py_INCREF(descr);
@@ -102,20 +138,22 @@ class InfoColumns {
 
     bool empty() const { return kinds_.empty(); }
 
-    // Adds the infos of the rows as they are after this turn.
-    void add_current(nb::dict& infos, const Turn* turns, size_t rows) const {
-        std::vector<uint8_t> mask(rows);
+    // Adds the infos of the rows as they are after their last turns.
+    void add_current(nb::dict& infos, const Turn* turns, const Selection& rows) const {
+        std::vector<uint8_t> mask(rows.size());
         for (size_t i = 0; i < kinds_.size(); ++i) {
             size_t stepped = 0, reset = 0;
-            for (size_t row = 0; row < rows; ++row) {
-                const bool is_step = turns[row] == Turn::stepped;
-                const bool is_reset = turns[row] != Turn::none && !is_step;
-                mask[row] = (is_step && kinds_[i].at_step) || (is_reset && kinds_[i].at_reset);
-                stepped += mask[row] && is_step;
-                reset += mask[row] && is_reset;
+            for (size_t place = 0; place < rows.size(); ++place) {
+                const Turn turn = turns[rows[place]];
+                const bool is_step = turn == Turn::stepped;
+                const bool is_reset = turn != Turn::none && !is_step;
+                mask[place] = (is_step && kinds_[i].at_step) || (is_reset && kinds_[i].at_reset);
+                stepped += mask[place] && is_step;
+                reset += mask[place] && is_reset;
             }
             if (stepped + reset == 0) continue;
-            nb::object values = stepped + reset == rows ? values_[i].copy() : values_[i].copy(mask);
+            const bool complete = stepped + reset == rows.size();
+            nb::object values = complete ? values_[i].copy(rows) : values_[i].copy(rows, mask);
             if (stepped == 0 && !kinds_[i].dtype_at_reset.empty()) {
                 values = values.attr("astype")(kinds_[i].dtype_at_reset.c_str());
             }
@@ -123,11 +161,12 @@ class InfoColumns {
         }
     }
 
-    // The last infos of episodes that ended in this turn.
-    nb::dict final_infos(const std::vector<uint8_t>& ended) const {
+    // The last infos of episodes that ended in their last turns.
+    nb::dict final_infos(const Selection& rows, const std::vector<uint8_t>& ended) const {
         nb::dict infos;
         for (size_t i = 0; i < kinds_.size(); ++i) {
-            if (kinds_[i].at_step) add(infos, kinds_[i].name, final_values_[i].copy(ended), ended);
+            if (!kinds_[i].at_step) continue;
+            add(infos, kinds_[i].name, final_values_[i].copy(rows, ended), ended);
         }
         return infos;
     }

@@ -101,9 +101,9 @@ NB_MODULE(_native, m) {
 
     nb::class_<PoolArrays>(m, "PoolArrays", "Where a pool reads and writes.")
         .def(nb::init<nb::list, nb::list, nb::list, nb::list, nb::object, nb::object, nb::object,
-                      nb::object, nb::object, nb::object, nb::object, nb::object>(),
+                      nb::object, nb::object, nb::object, nb::object, nb::object, nb::object>(),
              "observations"_a, "final_observations"_a, "infos"_a, "final_infos"_a, "actions"_a,
-             "rewards"_a, "terminated"_a, "truncated"_a, "finished"_a, "turns"_a,
+             "rewards"_a, "terminated"_a, "truncated"_a, "finished"_a, "turns"_a, "out"_a,
              "batch_observations"_a.none(), "final_observation"_a.none());
 
     nb::class_<PyPool>(m, "Pool", "Environments of one kind, stepped together.")
@@ -112,8 +112,20 @@ NB_MODULE(_native, m) {
              "environment failed.")
         .def("step_stored", &PyPool::step_stored, "Steps with the actions in the actions array.")
         .def("reset", &PyPool::reset, "mask"_a, "options"_a)
-        .def("serve", &PyPool::serve, "tickets"_a, "options"_a,
-             "Does what each row's ticket says: 0 nothing, 1 step, 2 reset.")
+        .def("send", &PyPool::send, "actions"_a.none(), "env_ids"_a.none(),
+             "Sets environments to work; False, and nothing happens, if the call needs a closer "
+             "look.")
+        .def("recv", &PyPool::recv, "most"_a,
+             "What VectorEnv.step returns, of the first that are done; None if the call needs a "
+             "closer look, False if an environment failed.")
+        .def("send_stored", &PyPool::send_stored, "env_ids"_a,
+             "Sets environments to work with their actions in the actions array.")
+        .def("send_resets", &PyPool::send_resets, "options"_a, "Has all environments reset.")
+        .def("receive", &PyPool::receive, "count"_a, "timeout"_a.none(),
+             "The first that are done; None if that takes longer than so many seconds.")
+        .def("recall", &PyPool::recall, "Waits for those at work and forgets all that was sent.")
+        .def("infos_of", &PyPool::infos_of, "env_ids"_a)
+        .def("failure_among", &PyPool::failure_among, "env_ids"_a)
         .def("check_options", &PyPool::check_options, "options"_a)
         .def("seed", &PyPool::seed, "env"_a, "seed"_a)
         .def("plan_episode", &PyPool::plan_episode, "env"_a, "parameters"_a, "time_limit"_a,

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,7 +35,7 @@ inline std::vector<Column> columns_of(const nb::list& arrays) {
 struct PoolArrays {
     PoolArrays(nb::list observations, nb::list final_observations, nb::list infos,
                nb::list final_infos, nb::object actions, nb::object rewards, nb::object terminated,
-               nb::object truncated, nb::object finished, nb::object turns,
+               nb::object truncated, nb::object finished, nb::object turns, nb::object out,
                nb::object batch_observations, nb::object final_observation)
         : observations(columns_of(observations)),
           final_observations(columns_of(final_observations)),
@@ -45,6 +47,7 @@ struct PoolArrays {
           truncated(truncated),
           finished(finished),
           turns(turns),
+          out(out),
           batch_observations(batch_observations),
           final_observation(final_observation) {}
 
@@ -68,6 +71,7 @@ struct PoolArrays {
 
     std::vector<Column> observations, final_observations, infos, final_infos;
     Column actions, rewards, terminated, truncated, finished, turns;
+    Column out;  // who was sent and not received
     nb::object batch_observations, final_observation;
 };
 
@@ -91,8 +95,18 @@ class PyPool {
         check_sizes();
     }
 
+    // It may have to wait for threads that are at work, and others may go on meanwhile.
+    ~PyPool() {
+        if (pool_ == nullptr || pool_->rows_out() == 0) return;
+        nb::gil_scoped_release no_gil;
+        pool_.reset();
+    }
+    PyPool(const PyPool&) = delete;
+    PyPool& operator=(const PyPool&) = delete;
+
     nb::object step(nb::handle actions, bool copy) {
-        const std::byte* data = ready && !pool_->lacks_plans() ? plain_actions(actions) : nullptr;
+        const bool may = ready && pool_->rows_out() == 0 && !pool_->lacks_plans();
+        const std::byte* data = may ? plain_actions(actions, everyone()) : nullptr;
         if (data == nullptr) return nb::none();
         const bool copies_only = copy && arrays_.batch_observations.is_none();
         Fresh rewards(arrays_.rewards), terminated(arrays_.terminated),
@@ -107,7 +121,7 @@ class PyPool {
         }
         return nb::make_tuple(only ? only->column.object() : observations(copy),
                               rewards.column.object(), terminated.column.object(),
-                              truncated.column.object(), infos());
+                              truncated.column.object(), infos_among(everyone()));
     }
 
     void step_stored() {
@@ -124,14 +138,84 @@ class PyPool {
         run([&] { pool_->reset({bytes, num_envs()}, values); });
     }
 
-    void serve(const nb::object& tickets, const nb::list& options) {
-        const Column rows(tickets);
-        if (rows.rows() != num_envs() || rows.row_bytes() != 1) {
-            throw nb::value_error("tickets: expected one byte an environment");
+    // -- some rows at a time -------------------------------------------------------------------
+
+    // Sends rows whose actions are just what is asked for; False, and nothing happens, if the call
+    // needs a closer look.
+    bool send(nb::handle actions, nb::handle env_ids) {
+        if (!ready || pool_->lacks_plans()) return false;
+        const auto rows = plain_rows(env_ids);
+        if (!rows || rows->empty()) return false;
+        const std::byte* data = plain_actions(actions, Selection::of(*rows));
+        if (data == nullptr || !mark_out(*rows)) return false;
+        const size_t bytes = arrays_.actions.row_bytes();
+        std::byte* stored = arrays_.actions.data();
+        for (const int64_t row : *rows) {
+            // They may be part of the very array that is written to.
+            std::memmove(stored + row * bytes, data, bytes);
+            data += bytes;
         }
-        const std::vector<NamedValues> values = parsed(options);
-        const auto* first = reinterpret_cast<const Ticket*>(rows.data());
-        run([&] { pool_->serve({first, num_envs()}, arrays_.actions.data(), values); });
+        pool_->send(*rows, stored);
+        return true;
+    }
+
+    // What VectorEnv.step returns, of the first that are done; None if the call needs a closer
+    // look, False if an environment failed.
+    nb::object recv(size_t most) {
+        const size_t count = std::min(most, pool_->rows_out());
+        if (!ready || count == 0 || !arrays_.batch_observations.is_none()) return nb::none();
+        const nb::object received = receive(count, {});
+        const std::span<const int64_t> rows = *plain_rows(received);
+        for (const int64_t row : rows) arrays_.out.data()[row] = std::byte{0};
+        if (pool_->failure_among(rows)) {
+            ready = false;
+            return nb::bool_(false);
+        }
+        const Selection some = Selection::of(rows);
+        nb::dict infos = infos_among(some);
+        infos["env_id"] = received;
+        return nb::make_tuple(arrays_.observations.front().copy(some), arrays_.rewards.copy(some),
+                              arrays_.terminated.copy(some), arrays_.truncated.copy(some), infos);
+    }
+
+    void send_stored(nb::handle env_ids) {
+        pool_->send(checked_rows(env_ids), arrays_.actions.data());
+    }
+
+    void send_resets(const nb::list& options) {
+        if (pool_->rows_out() != 0) throw nb::value_error("some environments are at work");
+        pool_->send_resets(parsed(options));
+    }
+
+    // The first that are done, int64 (count,); None if that takes longer than so many seconds.
+    nb::object receive(size_t count, std::optional<double> timeout) {
+        if (count > pool_->rows_out()) throw nb::value_error("fewer are at work");
+        npy_intp size = static_cast<npy_intp>(count);
+        nb::object array = Column::checked(PyArray_SimpleNew(1, &size, NPY_INT64));
+        const std::span rows(reinterpret_cast<int64_t*>(Column(array).data()), count);
+        const Nanoseconds deadline = deadline_in(timeout);
+        bool done = false;
+        while (!done) {
+            run([&] { done = pool_->receive(rows, deadline); });
+            if (done) break;
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            if (now() >= deadline) return nb::none();
+        }
+        return array;
+    }
+
+    void recall() {
+        nb::gil_scoped_release no_gil;
+        pool_->recall();
+    }
+
+    nb::dict infos_of(nb::handle env_ids) const {
+        return infos_among(Selection::of(checked_rows(env_ids)));
+    }
+
+    // (env, message) of the first of these that failed, or None.
+    nb::object failure_among(nb::handle env_ids) const {
+        return told(pool_->failure_among(checked_rows(env_ids)));
     }
 
     void check_options(const nb::list& options) const { pool_->check_options(parsed(options)); }
@@ -158,19 +242,9 @@ class PyPool {
         pool_->adopt_plan(env);
     }
 
-    nb::dict infos() const {
-        nb::dict infos;
-        const auto* turns = reinterpret_cast<const Turn*>(arrays_.turns.data());
-        if (autoreset_ == Autoreset::same_step) add_final(infos, turns);
-        if (!infos_->empty()) infos_->add_current(infos, turns, num_envs());
-        return infos;
-    }
+    nb::dict infos() const { return infos_among(everyone()); }
 
-    nb::object failure() const {
-        const auto failure = pool_->failure();
-        if (!failure) return nb::none();
-        return nb::make_tuple(failure->env, failure->message);
-    }
+    nb::object failure() const { return told(pool_->failure()); }
 
     nb::object rng_state(size_t env) {
         const Rng& rng = pool_->rng(checked(env));
@@ -219,11 +293,67 @@ class PyPool {
     // An array to be handed out, which the threads fill while they step.
     struct Fresh {
         explicit Fresh(const Column& like)
-            : column(like.unwritten()), twin{like.data(), column.data(), like.row_bytes()} {}
+            : column(like.unwritten(like.rows())),
+              twin{like.data(), column.data(), like.row_bytes()} {}
 
         Column column;
         Twin twin;
     };
+
+    static nb::object told(const std::optional<Failure>& failure) {
+        if (!failure) return nb::none();
+        return nb::make_tuple(failure->env, failure->message);
+    }
+
+    nb::dict infos_among(const Selection& rows) const {
+        nb::dict infos;
+        const auto* turns = reinterpret_cast<const Turn*>(arrays_.turns.data());
+        if (autoreset_ == Autoreset::same_step) add_final(infos, turns, rows);
+        if (!infos_->empty()) infos_->add_current(infos, turns, rows);
+        return infos;
+    }
+
+    Selection everyone() const { return Selection::all(num_envs()); }
+
+    // Numbers of rows where they lie, if they are an array of just that.
+    std::optional<std::span<const int64_t>> plain_rows(nb::handle env_ids) const {
+        if (!PyArray_Check(env_ids.ptr())) return {};
+        auto* array = reinterpret_cast<PyArrayObject*>(env_ids.ptr());
+        if (PyArray_TYPE(array) != NPY_INT64 || !PyArray_ISCARRAY_RO(array) ||
+            PyArray_NDIM(array) != 1) {
+            return {};
+        }
+        const std::span rows(static_cast<const int64_t*>(PyArray_DATA(array)),
+                             static_cast<size_t>(PyArray_DIM(array, 0)));
+        const auto exists = [this](int64_t row) { return static_cast<uint64_t>(row) < num_envs(); };
+        if (!std::all_of(rows.begin(), rows.end(), exists)) return {};
+        return rows;
+    }
+    std::span<const int64_t> checked_rows(nb::handle env_ids) const {
+        const auto rows = plain_rows(env_ids);
+        if (!rows) throw nb::value_error("expected an int64 array of environments");
+        return *rows;
+    }
+
+    // From now on they are at work; False, and nothing happens, if one of them was or comes twice.
+    bool mark_out(std::span<const int64_t> rows) const {
+        std::byte* out = arrays_.out.data();
+        for (size_t i = 0; i < rows.size(); ++i) {
+            if (out[rows[i]] != std::byte{0}) {
+                for (size_t marked = 0; marked < i; ++marked) out[rows[marked]] = std::byte{0};
+                return false;
+            }
+            out[rows[i]] = std::byte{1};
+        }
+        return true;
+    }
+
+    static Nanoseconds deadline_in(std::optional<double> seconds) {
+        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+        constexpr double many = 1e9;  // whoever waits for thirty years waits for ever
+        if (!seconds || !(*seconds < many)) return forever;
+        return now() + static_cast<Nanoseconds>(std::max(*seconds, 0.0) * 1e9);
+    }
 
     size_t num_envs() const { return arrays_.rewards.rows(); }
     size_t checked(size_t env) const {
@@ -270,44 +400,47 @@ class PyPool {
         if (timed) is_long_ = now() - start > brief;
     }
 
-    // The actions where they lie, if they are exactly what the environments take.
-    const std::byte* plain_actions(nb::handle actions) const {
+    // The actions of these rows where they lie, if they are exactly what the environments take.
+    const std::byte* plain_actions(nb::handle actions, const Selection& rows) const {
         if (!PyArray_Check(actions.ptr())) return nullptr;
         auto* array = reinterpret_cast<PyArrayObject*>(actions.ptr());
         PyArrayObject* wanted = arrays_.actions.numpy();
+        const int dims = PyArray_NDIM(wanted);
         if (PyArray_TYPE(array) != PyArray_TYPE(wanted) || !PyArray_ISCARRAY_RO(array) ||
-            PyArray_NDIM(array) != PyArray_NDIM(wanted) ||
-            !PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(wanted),
-                                  PyArray_NDIM(wanted))) {
+            PyArray_NDIM(array) != dims ||
+            static_cast<size_t>(PyArray_DIM(array, 0)) != rows.size() ||
+            !PyArray_CompareLists(PyArray_DIMS(array) + 1, PyArray_DIMS(wanted) + 1, dims - 1)) {
             return nullptr;
         }
         const auto* data = static_cast<const std::byte*>(PyArray_DATA(array));
-        if (autoreset_ == Autoreset::disabled && any_finished()) return nullptr;
-        return all_allowed(data) ? data : nullptr;
+        if (autoreset_ == Autoreset::disabled && any_finished(rows)) return nullptr;
+        return all_allowed(data, rows.size()) ? data : nullptr;
     }
 
-    bool any_finished() const {
-        const auto* finished = arrays_.finished.data();
-        return std::any_of(finished, finished + num_envs(),
-                           [](auto f) { return f != std::byte{}; });
+    bool any_finished(const Selection& rows) const {
+        bool any = false;
+        for (size_t place = 0; place < rows.size(); ++place) {
+            any |= arrays_.finished.data()[rows[place]] != std::byte{0};
+        }
+        return any;
     }
 
-    bool all_allowed(const std::byte* actions) const {
+    bool all_allowed(const std::byte* actions, size_t rows) const {
         const std::vector<int64_t>& limits = pool_->action_limits();
         const auto* numbers = reinterpret_cast<const int64_t*>(actions);
         // A stride known to be one lets the compiler look at many numbers at once.
         constexpr std::integral_constant<size_t, 1> one;
-        if (limits.size() == 1) return all_below(limits.front(), numbers, one);
+        if (limits.size() == 1) return all_below(limits.front(), numbers, rows, one);
         for (size_t place = 0; place < limits.size(); ++place) {
-            if (!all_below(limits[place], numbers + place, limits.size())) return false;
+            if (!all_below(limits[place], numbers + place, rows, limits.size())) return false;
         }
         return true;
     }
 
     template <class Stride>
-    bool all_below(int64_t limit, const int64_t* numbers, Stride stride) const {
+    static bool all_below(int64_t limit, const int64_t* numbers, size_t rows, Stride stride) {
         bool below = true;
-        for (size_t i = 0; i < num_envs(); ++i) {
+        for (size_t i = 0; i < rows; ++i) {
             below &= static_cast<uint64_t>(numbers[i * stride]) < static_cast<uint64_t>(limit);
         }
         return below;
@@ -319,23 +452,25 @@ class PyPool {
         return copy ? only.copy() : only.object();
     }
 
-    void add_final(nb::dict& infos, const Turn* turns) const {
-        std::vector<uint8_t> ended(num_envs());
-        for (size_t i = 0; i < ended.size(); ++i) ended[i] = turns[i] == Turn::ended_and_reset;
+    void add_final(nb::dict& infos, const Turn* turns, const Selection& rows) const {
+        std::vector<uint8_t> ended(rows.size());
+        for (size_t i = 0; i < ended.size(); ++i) {
+            ended[i] = turns[rows[i]] == Turn::ended_and_reset;
+        }
         if (std::find(ended.begin(), ended.end(), 1) == ended.end()) return;
-        InfoColumns::add(infos, "final_obs", final_observations(ended), ended);
-        InfoColumns::add(infos, "final_info", infos_->final_infos(ended), ended);
+        InfoColumns::add(infos, "final_obs", final_observations(rows, ended), ended);
+        InfoColumns::add(infos, "final_info", infos_->final_infos(rows, ended), ended);
     }
 
-    nb::object final_observations(const std::vector<uint8_t>& ended) const {
+    nb::object final_observations(const Selection& rows, const std::vector<uint8_t>& ended) const {
         npy_intp size = static_cast<npy_intp>(ended.size());
         nb::object array = Column::checked(PyArray_SimpleNew(1, &size, NPY_OBJECT));
         auto** slots =
             static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
-        for (size_t env = 0; env < ended.size(); ++env) {
-            nb::object value = ended[env] ? final_observation(env) : nb::none();
-            Py_XDECREF(slots[env]);
-            slots[env] = value.release().ptr();
+        for (size_t i = 0; i < ended.size(); ++i) {
+            nb::object value = ended[i] ? final_observation(rows[i]) : nb::none();
+            Py_XDECREF(slots[i]);
+            slots[i] = value.release().ptr();
         }
         return array;
     }

@@ -21,9 +21,6 @@ struct Failure {
     std::string message;
 };
 
-// What one environment is to do while others do something else.
-enum class Ticket : uint8_t { none, step, reset };
-
 // What an episode yet to come is to be played with; without a seed the generator runs on.
 struct EpisodePlan {
     NamedValues parameters;
@@ -68,12 +65,22 @@ class AnyPool {
     // Resets the rows in the mask. Refuses options before anything changes.
     virtual void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) = 0;
 
-    // Does for each row what its ticket says. Refuses options before anything changes.
-    virtual void serve(std::span<const Ticket> tickets, const std::byte* actions,
-                       const std::vector<NamedValues>& options) = 0;
+    // Sets some rows to work, none of which may be out yet: steps, whose actions stay where they
+    // are until received, or resets of all rows. Options are refused before anything changes.
+    virtual void send(std::span<const int64_t> rows, const std::byte* actions) = 0;
+    virtual void send_resets(const std::vector<NamedValues>& options) = 0;
 
-    // The first environment that failed in the last step or reset.
+    // Waits for the first results, and works meanwhile. False, and nothing happens, if the deadline
+    // passed or a signal arrived first.
+    virtual bool receive(std::span<int64_t> rows, int64_t deadline) = 0;
+
+    // Waits for rows that are being worked on, and forgets all that are out.
+    virtual void recall() = 0;
+    virtual size_t rows_out() const = 0;
+
+    // The first environment that failed in the last step or reset, or of these rows.
     virtual std::optional<Failure> failure() const = 0;
+    virtual std::optional<Failure> failure_among(std::span<const int64_t> rows) const = 0;
 
     // Adds an episode to those planned for a row. From the first plan on every reset of any row
     // begins the next episode planned for it, so that each must have one: see lacks_plans().

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,9 +15,9 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <thread>
-#include <vector>
 
+#include "engine/helpers.h"
+#include "engine/seats.h"
 #include "engine/waiting.h"
 
 namespace envfleet {
@@ -115,17 +114,13 @@ class Crew {
           pieces_a_share_(std::clamp<size_t>(std::bit_width(rows / shares_), 1, most_pieces)),
           adaptive_(adaptive),
           claims_(new Claim[shares_ * pieces_a_share_]),
-          seats_(new Seat[shares_]),
-          patience_(fitting_patience(shares_)),
-          owner_(getpid()) {}
+          seats_(shares_),
+          patience_(fitting_patience(shares_)) {}
 
     ~Crew() {
         stopping_.store(true, std::memory_order_seq_cst);
         go_.ring();
-        for (std::thread& helper : helpers_) {
-            // After a fork only the forking thread exists: there is nobody to wait for.
-            getpid() == owner_ ? helper.join() : helper.detach();
-        }
+        helpers_.let_go();
     }
     Crew(const Crew&) = delete;
     Crew& operator=(const Crew&) = delete;
@@ -151,16 +146,9 @@ class Crew {
         std::atomic<uint64_t> turn{0};
     };
 
-    static Patience fitting_patience(size_t threads) {
-        cpu_set_t cores;
-        const bool known = sched_getaffinity(0, sizeof cores, &cores) == 0;
-        const bool crowded = known && static_cast<size_t>(CPU_COUNT(&cores)) < threads;
-        return crowded ? Patience{0, 0} : Patience{20'000, 50'000};
-    }
-
     template <class Work>
     void run_together(const Work& work) {
-        hire();
+        helpers_.hire(shares_ - 1, [this](size_t share) { help(share); });
         work_ = &work;
         call_ = [](const void* w, size_t first, size_t last) {
             (*static_cast<const Work*>(w))(first, last);
@@ -168,12 +156,12 @@ class Crew {
         const uint64_t turn = turn_.load(std::memory_order_relaxed) + 1;
         left_.store(shares_ * pieces_a_share_, std::memory_order_relaxed);
         turn_.store(turn, std::memory_order_seq_cst);
-        seats_[0].take();
+        seats_.take(0);
         go_.ring();
         take_part(0, turn);
         auto done = [&] { return left_.load(std::memory_order_acquire) == 0; };
         constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-        auto before_sleep = [&] { return leave_seat(0); };
+        auto before_sleep = [&] { return seats_.leave(0); };
         while (!wait_until(done_.sleeper(), done, patience_, forever, before_sleep)) {
         }
     }
@@ -202,26 +190,6 @@ class Crew {
         return piece < pieces_a_share_ ? last - ((last - first) >> piece) : last;
     }
 
-    cpu_set_t others_of(size_t share) const {
-        cpu_set_t cores = no_cores();
-        for (size_t other = 0; other < shares_; ++other) {
-            if (other != share) seats_[other].add_to(cores);
-        }
-        return cores;
-    }
-
-    cpu_set_t leave_seat(size_t share) {
-        seats_[share].leave();
-        return others_of(share);
-    }
-
-    void hire() {
-        if (!helpers_.empty()) return;
-        for (size_t share = 1; share < shares_; ++share) {
-            helpers_.emplace_back([this, share] { help(share); });
-        }
-    }
-
     void help(size_t share) {
         uint64_t seen = 0;
         auto called = [&] {
@@ -230,10 +198,10 @@ class Crew {
         };
         for (;;) {
             constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-            auto before_sleep = [&] { return leave_seat(share); };
+            auto before_sleep = [&] { return seats_.leave(share); };
             if (!wait_until(go_.sleeper(), called, patience_, forever, before_sleep)) continue;
             if (stopping_.load(std::memory_order_seq_cst)) return;
-            sit_apart(seats_[share], others_of(share));
+            seats_.sit_apart(share);
             seen = turn_.load(std::memory_order_seq_cst);
             take_part(share, seen);
         }
@@ -245,10 +213,9 @@ class Crew {
     const bool adaptive_;
     Judge judge_;
     std::unique_ptr<Claim[]> claims_;
-    std::unique_ptr<Seat[]> seats_;  // of the threads; the caller's is the first
+    Seats seats_;  // of the threads; the caller's is the first
     const Patience patience_;
-    const pid_t owner_;
-    std::vector<std::thread> helpers_;
+    Helpers helpers_;
     const void* work_ = nullptr;
     void (*call_)(const void*, size_t, size_t) = nullptr;
     SharedBell go_;

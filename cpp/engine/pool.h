@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "engine/any_pool.h"
 #include "engine/crew.h"
 #include "engine/environment.h"
+#include "engine/errands.h"
 #include "engine/snapshot.h"
 
 namespace envfleet {
@@ -40,9 +42,12 @@ class Pool final : public AnyPool {
           params_(std::move(params)),
           rngs_(num_envs_),
           elapsed_(num_envs_),
+          errands_of_(num_envs_),
           action_size_(action_size(params_.front())),
           action_limits_(action_limits(params_.front())),
-          crew_(num_envs_, setup.threads, setup.adaptive) {
+          crew_(num_envs_, setup.threads, setup.adaptive),
+          errands_(num_envs_, setup.threads, setup.adaptive,
+                   [this](size_t env) { run_errand(env); }) {
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
             if constexpr (std::is_constructible_v<State, const Params&>) {
@@ -64,7 +69,7 @@ class Pool final : public AnyPool {
     const std::vector<int64_t>& action_limits() const override { return action_limits_; }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
-        failure_.reset();
+        forget_failures();
         crew_.run([this, actions, twins](size_t first, size_t last) {
             step_rows(first, last, actions);
             for (const auto& [rows, copy, size] : twins) {
@@ -77,7 +82,7 @@ class Pool final : public AnyPool {
 
     void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
         const auto parsed = parse(options);
-        failure_.reset();
+        forget_failures();
         crew_.run([&](size_t first, size_t last) {
             for (size_t env = first; env < last; ++env) {
                 out_.turns[env] = Turn::none;
@@ -86,33 +91,52 @@ class Pool final : public AnyPool {
         });
     }
 
-    void serve(std::span<const Ticket> tickets, const std::byte* actions,
-               const std::vector<NamedValues>& options) override {
-        const auto parsed = parse(options);
-        failure_.reset();
-        crew_.run([&](size_t first, size_t last) {
-            for (size_t env = first; env < last; ++env) {
-                out_.turns[env] = Turn::none;
-                if (tickets[env] == Ticket::reset) reset_as_asked(env, parsed);
-                if (tickets[env] == Ticket::step) guarded(env, [&] { step_row(env, actions); });
-            }
+    void send(std::span<const int64_t> rows, const std::byte* actions) override {
+        for (const int64_t env : rows) errands_of_[env] = {false, actions};
+        errands_.send(rows);
+    }
+
+    void send_resets(const std::vector<NamedValues>& options) override {
+        sent_options_ = parse(options);
+        forget_failures();
+        std::fill(errands_of_.begin(), errands_of_.end(), Errand{true, nullptr});
+        std::vector<int64_t> everyone(num_envs_);
+        std::iota(everyone.begin(), everyone.end(), 0);
+        errands_.send(everyone);
+    }
+
+    bool receive(std::span<int64_t> rows, Nanoseconds deadline) override {
+        return errands_.receive(rows, deadline);
+    }
+    void recall() override { errands_.recall(); }
+    size_t rows_out() const override { return errands_.out(); }
+
+    std::optional<Failure> failure() const override {
+        return first_failure([](size_t) { return true; });
+    }
+    std::optional<Failure> failure_among(std::span<const int64_t> rows) const override {
+        return first_failure([rows](size_t env) {
+            return std::find(rows.begin(), rows.end(), static_cast<int64_t>(env)) != rows.end();
         });
     }
 
-    std::optional<Failure> failure() const override { return failure_; }
-
     void plan_episode(size_t env, const EpisodePlan& plan) override {
         Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
+        const std::lock_guard lock(plans_mutex_);
         one_params_each();
         plans_.resize(num_envs_);
         plans_[env].push_back(std::move(episode));
         note_lack_of_plans();
     }
     void forget_plans(size_t env) override {
+        const std::lock_guard lock(plans_mutex_);
         if (!plans_.empty()) plans_[env].clear();
         note_lack_of_plans();
     }
-    size_t plans(size_t env) const override { return plans_.empty() ? 0 : plans_[env].size(); }
+    size_t plans(size_t env) const override {
+        const std::lock_guard lock(plans_mutex_);
+        return plans_.empty() ? 0 : plans_[env].size();
+    }
     bool lacks_plans() const override { return lacks_plans_.load(std::memory_order_relaxed); }
     void adopt_plan(size_t env) override { begin_planned(env); }
 
@@ -183,6 +207,10 @@ class Pool final : public AnyPool {
         int64_t time_limit;
         std::optional<uint32_t> seed;
     };
+    struct Errand {
+        bool is_reset;
+        const std::byte* actions;
+    };
     static constexpr size_t block = 64;
 
     // A value that cannot be shown is refused, and the state stays as it was.
@@ -217,6 +245,7 @@ class Pool final : public AnyPool {
     }
 
     void begin_planned(size_t env) {
+        const std::lock_guard lock(plans_mutex_);
         if (plans_[env].empty()) throw std::logic_error("no episode was planned");
         Episode& next = plans_[env].front();
         params_[env] = std::move(next.params);
@@ -365,8 +394,25 @@ class Pool final : public AnyPool {
     }
 
     void note_failure(size_t env, const char* message) {
-        const std::lock_guard lock(failure_mutex_);
-        if (!failure_ || env < failure_->env) failure_ = Failure{env, message};
+        const std::lock_guard lock(failures_mutex_);
+        failures_.push_back({env, message});
+        has_failed_.store(true, std::memory_order_release);
+    }
+    void forget_failures() {
+        if (!has_failed_.load(std::memory_order_acquire)) return;
+        const std::lock_guard lock(failures_mutex_);
+        failures_.clear();
+        has_failed_.store(false, std::memory_order_release);
+    }
+    template <class Counts>
+    std::optional<Failure> first_failure(const Counts& counts) const {
+        if (!has_failed_.load(std::memory_order_acquire)) return {};
+        const std::lock_guard lock(failures_mutex_);
+        const Failure* first = nullptr;
+        for (const Failure& failure : failures_) {
+            if (counts(failure.env) && (!first || failure.env < first->env)) first = &failure;
+        }
+        return first ? std::optional(*first) : std::nullopt;
     }
 
     // -- options of a reset
@@ -404,9 +450,16 @@ class Pool final : public AnyPool {
                                     "'; this environment knows: " + known + ".");
     }
 
+    void run_errand(size_t env) {
+        const Errand errand = errands_of_[env];
+        if (errand.is_reset) return reset_as_asked(env, sent_options_);
+        guarded(env, [&] { step_row(env, errand.actions); });
+    }
+
     void reset_as_asked(size_t env, const std::vector<Options>& options) {
         guarded(env, [&] {
             restart(env, options.empty() ? Options{} : options[env]);
+            out_.rewards[env] = 0.0;
             out_.terminated[env] = out_.truncated[env] = out_.finished[env] = false;
             out_.turns[env] = Turn::reset;
         });
@@ -418,15 +471,21 @@ class Pool final : public AnyPool {
     Buffers out_;
     std::vector<Params> params_;
     std::vector<std::deque<Episode>> plans_;  // none at all, or one queue an environment
+    mutable std::mutex plans_mutex_;          // of the queues: rows that are out use theirs up
     std::atomic<bool> lacks_plans_{false};
     std::vector<State> states_;
     std::vector<Rng> rngs_;
     std::vector<int64_t> elapsed_;
-    std::mutex failure_mutex_;
-    std::optional<Failure> failure_;
+    std::vector<Failure> failures_;
+    mutable std::mutex failures_mutex_;
+    std::atomic<bool> has_failed_{false};
+    std::vector<Errand> errands_of_;     // what each row that is out is to do
+    std::vector<Options> sent_options_;  // of resets that are out
     const size_t action_size_;
     const std::vector<int64_t> action_limits_;
-    Crew crew_;  // last: its threads end before what they work on
+    // Last: their threads end before what they work on.
+    Crew crew_;
+    Errands errands_;
 };
 
 }  // namespace envfleet

@@ -12,7 +12,9 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace envfleet {
 
@@ -72,5 +74,30 @@ inline void sit_apart(Seat& seat, const cpu_set_t& others) {
     if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &others)) KeepAway once(others);
     seat.take();
 }
+
+// The seats of those who work together.
+class Seats {
+  public:
+    explicit Seats(size_t count) : seats_(count) {}
+
+    void take(size_t number) { seats_[number].take(); }
+    // The core is free for others; returns those that are not.
+    cpu_set_t leave(size_t number) {
+        seats_[number].leave();
+        return others_of(number);
+    }
+    void sit_apart(size_t number) { envfleet::sit_apart(seats_[number], others_of(number)); }
+
+  private:
+    cpu_set_t others_of(size_t number) const {
+        cpu_set_t cores = no_cores();
+        for (size_t other = 0; other < seats_.size(); ++other) {
+            if (other != number) seats_[other].add_to(cores);
+        }
+        return cores;
+    }
+
+    std::vector<Seat> seats_;
+};
 
 }  // namespace envfleet

@@ -1,16 +1,25 @@
 // The pool on an environment that counts: autoreset, time limits, failures, snapshots, threads.
 #include "engine/pool.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/check.h"
 #include "tests/fleet.h"
 
 using namespace envfleet;
 
-// Its state lives on the heap and cannot be copied, as that of a physics engine. Action 9 throws.
+std::atomic<bool> takes_its_time{false};
+
+// Its state lives on the heap and cannot be copied, as that of a physics engine. Action 9 throws,
+// action 8 takes its time.
 struct Counter {
     struct Params {
         int64_t length = 3;
@@ -31,6 +40,10 @@ struct Counter {
     }
     static Outcome step(State& s, Rng&, const Params&, int64_t action) {
         if (action == 9) throw std::runtime_error("told to");
+        if (action == 8) {
+            takes_its_time = true;
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
         ++*s.steps;
         return {static_cast<double>(action), *s.steps >= s.length};
     }
@@ -212,6 +225,88 @@ void test_pools_that_are_made_and_ended_in_a_hurry() {
     }
 }
 
+constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+
+std::vector<int64_t> received(Counters& fleet, size_t count) {
+    std::vector<int64_t> rows(count);
+    check(fleet.pool.receive(rows, forever));
+    return rows;
+}
+
+// Under the thread sanitizer too: rows go out in batches and come back in any order, each as often
+// as it was sent, and none sees a step of another.
+void test_errands(bool adaptive) {
+    for (const unsigned threads : {1u, 2u, 3u, 8u}) {
+        Counters fleet(20, Autoreset::next_step, threads, adaptive);
+        const std::vector<int64_t> actions(20, 1);
+        const auto* bytes = reinterpret_cast<const std::byte*>(actions.data());
+        std::vector<int> steps(20);
+        fleet.pool.send_resets({});
+        for (int turn = 0; turn < 3000; ++turn) {
+            const auto rows =
+                received(fleet, std::min<size_t>(1 + turn % 7, fleet.pool.rows_out()));
+            for (const int64_t row : rows) {
+                check_row(fleet, row, 1 + steps[row] / 4, steps[row] % 4);
+                check(fleet.rewards[row] == (steps[row] % 4 != 0));
+                ++steps[row];
+            }
+            fleet.pool.send(rows, bytes);
+        }
+        check(*std::min_element(steps.begin(), steps.end()) > 300);
+        fleet.pool.recall();
+        check(fleet.pool.rows_out() == 0);
+        fleet.step(actions);
+        fleet.reset();
+        fleet.pool.send(std::vector<int64_t>{3}, bytes);
+        check(received(fleet, 1).front() == 3);
+    }
+}
+
+void test_errands_that_fail_tell_of_their_own_rows() {
+    Counters fleet(8, Autoreset::next_step, 2, false, {{.length = 100}});
+    std::vector<int64_t> actions(8, 1);
+    actions[5] = 9;
+    const auto* bytes = reinterpret_cast<const std::byte*>(actions.data());
+    fleet.pool.send_resets({});
+    fleet.pool.send(received(fleet, 8), bytes);
+    const auto rows = received(fleet, 8);
+    check(fleet.pool.failure_among(rows)->env == 5);
+    check(!fleet.pool.failure_among(std::vector<int64_t>{1, 2}));
+    fleet.pool.send_resets({});
+    check(!fleet.pool.failure_among(received(fleet, 8)));
+}
+
+void test_errands_are_waited_for_until_a_deadline() {
+    Counters fleet(2, Autoreset::next_step, 2, false);
+    fleet.reset();
+    const std::vector<int64_t> actions(2, 8);
+    fleet.pool.send(std::vector<int64_t>{0}, reinterpret_cast<const std::byte*>(actions.data()));
+    while (!takes_its_time) std::this_thread::yield();  // else it would be done here
+    std::vector<int64_t> rows(1);
+    check(!fleet.pool.receive(rows, now() + 1'000'000));
+    check(fleet.pool.rows_out() == 1);
+    check(fleet.pool.receive(rows, forever) && rows.front() == 0);
+}
+
+// What is out uses planned episodes up while others are planned.
+void test_errands_of_planned_episodes() {
+    Counters fleet(6, Autoreset::next_step, 3, false);
+    const std::vector<int64_t> actions(6, 1);
+    const auto plan_ahead = [&] {
+        for (size_t env = 0; env < 6; ++env) {
+            while (fleet.pool.plans(env) < 4) fleet.pool.plan_episode(env, planned(2));
+        }
+    };
+    plan_ahead();
+    fleet.pool.send_resets({});
+    for (int turn = 0; turn < 500; ++turn) {
+        const auto rows = received(fleet, 2);
+        check(!fleet.pool.failure_among(rows));
+        plan_ahead();
+        fleet.pool.send(rows, reinterpret_cast<const std::byte*>(actions.data()));
+    }
+}
+
 int main() {
     test_next_step();
     test_same_step();
@@ -223,4 +318,9 @@ int main() {
     test_threads(false);
     test_threads(true);
     test_pools_that_are_made_and_ended_in_a_hurry();
+    test_errands(false);
+    test_errands(true);
+    test_errands_that_fail_tell_of_their_own_rows();
+    test_errands_are_waited_for_until_a_deadline();
+    test_errands_of_planned_episodes();
 }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -15,15 +13,9 @@ from envfleet import NativeVectorEnv, SyncVectorEnv, choice, make_vec
 from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 
+pytestmark = pytest.mark.usefixtures("box2d")
+
 IDS = ["LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "BipedalWalkerHardcore-v3"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _box2d() -> None:
-    """Box2D's Python package warns while it is imported and crashes the interpreter where warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gym.make("LunarLander-v3").close()
 
 
 # --- what make_vec makes ---------------------------------------------------------------------------------

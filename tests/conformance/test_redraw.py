@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import warnings
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,8 @@ from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 from envfleet.train import A2CConfig
 from envfleet.train.environments import make_training_envs
+
+pytestmark = pytest.mark.usefixtures("box2d")
 
 N = 3
 PYTHON = {
@@ -45,14 +46,6 @@ WORK: dict[str, dict[str, Any]] = {
     },
     "Hopper-v5": {"healthy_reward": uniform(0.5, 2), "frame_skip": choice([2, 4]), "max_episode_steps": choice([4, 6])},
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _box2d() -> None:
-    """Box2D's Python package warns while it is imported and crashes the interpreter where warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gymnasium.make("LunarLander-v3").close()
 
 
 class Drifting(gymnasium.Env[Any, int]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import gymnasium as gym
@@ -14,7 +13,7 @@ from oracle import Case, Pilot, compare
 from envfleet import make_vec, uniform
 from envfleet.testing import assert_same
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("box2d")]
 
 CASES = [
     Case("LunarLander-v3"),
@@ -26,14 +25,6 @@ CASES = [
     Case("BipedalWalker-v3", {"max_episode_steps": 80}),
     Case("BipedalWalkerHardcore-v3"),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _box2d() -> None:
-    """Box2D's Python package warns while it is imported and crashes the interpreter where warnings are errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gym.make("LunarLander-v3").close()
 
 
 def lander_pilot() -> Pilot:

@@ -17,7 +17,7 @@ from envfleet.vector.infos import Info
 from envfleet.vector.orders import Report
 from envfleet.vector.spaces import FleetSpaces
 
-_FLAGS = ("terminated", "truncated", "finished")
+_FLAGS = ("terminated", "truncated", "finished", "out")
 
 
 @final
@@ -53,7 +53,7 @@ class NativeBuffers:
         self._columns = self._all_columns("current")
         self._final_columns = self._all_columns("final")
         self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
-        self.terminated, self.truncated, self.finished = (self._block[flag] for flag in _FLAGS)
+        self.terminated, self.truncated, self.finished, self.out = (self._block[flag] for flag in _FLAGS)
         self.restarted = np.zeros(n, np.bool_)
         self.batch = self.pages = None  # the pool has a quick way of its own
         self._pool: _native.Pool | None = None
@@ -73,6 +73,7 @@ class NativeBuffers:
             self.truncated,
             self.finished,
             self._block["turns"],
+            self.out,
             None if alone else self.observations,
             None if alone else self._final_observation,
         )
@@ -127,9 +128,10 @@ class NativeBuffers:
         """The observations of the given rows as one batch of fresh arrays."""
         return self._observations.taken(self._columns, rows)
 
-    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:
+    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002  as above
         """The infos of the given rows, in arrays of their number."""
-        return _rows_of(self.infos(reports), rows)
+        assert self._pool is not None
+        return self._pool.infos_of(rows)
 
     def remember(self, rows: Rows | None = None) -> None:
         """Nothing: compiled environments are never made again."""
@@ -151,15 +153,6 @@ def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: 
     if wrong.size:
         place = int(wrong[0])
         raise LayoutError(f"action[{place}]: expected {space.start} to {last}, got {actions[place]}")
-
-
-def _rows_of(infos: Info, rows: Rows) -> Info:
-    """Some rows of batched infos; keys that none of them has are left out."""
-    some: Info = {
-        key: _rows_of(value, rows) if isinstance(value, dict) else value[rows] for key, value in infos.items()
-    }
-    absent = {key for key in infos if f"_{key}" in some and not some[f"_{key}"].any()}
-    return {key: value for key, value in some.items() if key not in absent and key.removeprefix("_") not in absent}
 
 
 def _unbatched(value: Any) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, final
+from collections.abc import Callable, Sequence
+from typing import Any, final
 
 import numpy as np
 
@@ -15,12 +16,8 @@ from envfleet.native.catalogue import Companions
 from envfleet.native.model import Model
 from envfleet.native.plans import EpisodePlans
 from envfleet.vector.failures import Failure
+from envfleet.vector.fleet_buffers import Rows
 from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-
-ResetTicket: TypeAlias = "tuple[int | None, dict[str, Any] | None]"
-"""A seed and options, either of which may be missing."""
-
-_STEP, _RESET = 1, 2
 
 
 class NativeEnvError(RuntimeError):
@@ -40,6 +37,8 @@ class NativeShard:
         plans: EpisodePlans | None = None,
     ) -> None:
         self._pool, self._model, self._companions, self._plans = pool, model, companions, plans
+        self._unsent: Report | None = None
+        """What kept the last environments from being sent."""
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
         for env, seed in enumerate(self._seeds):
             pool.seed(env, seed)
@@ -64,19 +63,21 @@ class NativeShard:
 
     def _step(self) -> Report | None:
         self._pool.step_stored()
-        return self._report("step")
+        return self._report("step", self._pool.failure())
 
     def _reset(self, order: ResetOrder) -> Report | None:
+        self._seed_all(order)
+        failed = self._supply()
+        if failed is not None:
+            return failed
+        self._pool.reset(order.mask, _given(order.options))
+        return self._report("reset", self._pool.failure())
+
+    def _seed_all(self, order: ResetOrder) -> None:
         for env in np.flatnonzero(order.mask).tolist():
             seed = order.seeds[env]
             if seed is not None:
                 self._seed(env, seed)
-        failed = self._supply()
-        if failed is not None:
-            return failed
-        options = list(order.options) if any(order.options) else []
-        self._pool.reset(order.mask, options)
-        return self._report("reset")
 
     def _seed(self, env: int, seed: int) -> None:
         self._pool.seed(env, seed)
@@ -89,25 +90,32 @@ class NativeShard:
         failure = None if self._plans is None else self._plans.supply()
         return None if failure is None else Report(failures=[failure])
 
-    def serve(self, steps: Sequence[int], resets: Mapping[int, ResetTicket]) -> Report | None:
-        """Steps some environments and resets others."""
-        tickets = np.zeros(len(self._seeds), np.uint8)
-        tickets[list(steps)], tickets[list(resets)] = _STEP, _RESET
-        options: list[dict[str, Any] | None] = [None] * len(tickets)
-        for env, (seed, options[env]) in resets.items():
-            if seed is not None:
-                self._seed(env, seed)
-        failed = self._supply()
-        if failed is not None:
-            return failed
-        self._pool.serve(tickets, options if any(options) else [])
-        return self._report("step")
+    def send(self, rows: Rows) -> None:
+        """Sets some environments to work with their stored actions."""
+        self._unsent = self._supply()
+        if self._unsent is None:
+            self._pool.send_stored(rows)
 
-    def _report(self, method: str) -> Report | None:
-        failure = self._pool.failure()
-        if failure is None:
-            return None
-        return Report(failures=[self.failure_of(method, *failure)])
+    def send_resets(self, order: ResetOrder) -> None:
+        """Sets all environments to work on a reset; none may be at work."""
+        self._seed_all(order)
+        self._unsent = self._supply()
+        if self._unsent is None:
+            self._pool.send_resets(_given(order.options))
+
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
+        """The first ``count`` that are done, and what there is to report of them."""
+        if self._unsent is not None:
+            return np.empty(0, np.int64), [self._unsent]
+        rows = self._pool.receive(count, timeout)
+        if rows is None:
+            raise multiprocessing.TimeoutError(
+                f"Fewer than {count} environments were ready after {timeout} s. They are still at work: recv() again."
+            )
+        return rows, [self._report("step", self._pool.failure_among(rows))]
+
+    def _report(self, method: str, failure: tuple[int, str] | None) -> Report | None:
+        return None if failure is None else Report(failures=[self.failure_of(method, *failure)])
 
     @staticmethod
     def failure_of(method: str, env: int, message: str) -> Failure:
@@ -192,3 +200,8 @@ class NativeShard:
         if self._companions is not None:
             self._companions.close()
         self._model.close()
+
+
+def _given(options: Sequence[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
+    """One an environment, or an empty list if there are none."""
+    return list(options) if any(options) else []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, Literal, final
 
 import gymnasium
 import numpy as np
@@ -21,14 +20,14 @@ from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.model import Model
 from envfleet.native.plans import EpisodePlans, PlannedEpisodes
-from envfleet.native.shard import NativeShard, ResetTicket
+from envfleet.native.shard import NativeShard
 from envfleet.vector import arguments
 from envfleet.vector.cores import usable_cores
 from envfleet.vector.fleet_buffers import Rows
 from envfleet.vector.infos import Info
 from envfleet.vector.orders import Order, Report, ResetOrder, StepOrder
 from envfleet.vector.spaces import checked_mode, fleet_spaces
-from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed, StepResult
+from envfleet.vector.vector_env import FleetVectorEnv, Indices, Options, Seed, StepResult
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
@@ -113,11 +112,10 @@ class NativeVectorEnv(FleetVectorEnv):
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
         self._shard = NativeShard(self._pool, model, num_envs, companions, plans)
-        self._queue: deque[tuple[int, ResetTicket | None]] = deque()
         self._plans = plans
         redrawn = None if plans is None else plans.randomize
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False, redrawn=redrawn)
-        self._finished = buffers.finished
+        self._finished, self._out = buffers.finished, buffers.out
         self._needs_reset = "The environments have not been reset yet."
         self.plan = f"native: {self._kind} is compiled" + ("." if kind.title else " and gives Gymnasium's numbers.")
         self.closed = False
@@ -163,11 +161,32 @@ class NativeVectorEnv(FleetVectorEnv):
         finally:
             self._pool.ready = self._needs_reset is None and self._pending is None and not self.closed
 
+    def send(self, actions: Any, env_ids: Indices = None) -> None:
+        """As in :class:`FleetVectorEnv`; threads begin at once where that pays off."""
+        if not self._pool.send(actions, env_ids):
+            super().send(actions, env_ids)
+
     def recv(self, timeout: float | None = None) -> StepResult:
-        """As in :class:`FleetVectorEnv`."""
-        result = super().recv(timeout)
-        self._pool.ready = not self._out.any()
-        return result
+        """As in :class:`FleetVectorEnv`. Instead of waiting the caller steps environments too: no timeout ends that."""
+        result = self._quick_recv() if timeout is None else None
+        if result is None:
+            self._pool.ready = False
+            result = super().recv(timeout)
+            self._pool.ready = True
+        if result is False:
+            self._raise_quick_failure()
+        return result  # type: ignore[return-value]
+
+    def _quick_recv(self) -> tuple[Any, ...] | Literal[False] | None:
+        try:
+            return self._pool.recv(self.batch_size)
+        except BaseException as error:
+            self._give_up("step", error)
+            raise
+
+    def _give_up(self, name: str, error: BaseException) -> None:
+        self._pool.ready = False
+        super()._give_up(name, error)
 
     def get_state(self, index: int) -> EnvState:
         """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.
@@ -201,31 +220,25 @@ class NativeVectorEnv(FleetVectorEnv):
         return [self._shard.execute(self._order)]
 
     def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
-        return partial(self._enqueue, [(row, None) for row in rows.tolist()])
+        return partial(self._shard.send, rows)
 
     def _resets(self, order: ResetOrder) -> Callable[[], None]:
-        return partial(self._enqueue, list(enumerate(zip(order.seeds, order.options, strict=True))))
+        return partial(self._shard.send_resets, order)
 
-    def _enqueue(self, work: Sequence[tuple[int, ResetTicket | None]]) -> None:
-        self._pool.ready = False
-        self._queue.extend(work)
-
-    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
-        work = [self._queue.popleft() for _ in range(count)]
-        resets = {row: ticket for row, ticket in work if ticket is not None}
-        report = self._shard.serve([row for row, ticket in work if ticket is None], resets)
-        return np.array([row for row, _ in work], np.intp), [report, *[None] * (count - 1)]
+    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        return self._shard.receive(count, timeout)
 
     def _is_busy(self) -> bool:
         return False
 
     def _discard(self) -> None:
-        self._queue.clear()
+        self._pool.recall()
 
     def _recover(self) -> None:
-        self._queue.clear()
+        self._pool.recall()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
+        self._pool.recall()
         self._shard.close()
 
     def _worker_of(self, env_index: int) -> None:  # noqa: ARG002

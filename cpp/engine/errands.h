@@ -1,0 +1,217 @@
+// Single rows that are set to work, and collected by whoever is done first.
+//
+// The caller sends rows and goes on; helpers take them in the order they were sent. While the
+// caller waits for results he works too. Rows that are done sooner than a helper could be awake are
+// left to him.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "engine/helpers.h"
+#include "engine/seats.h"
+#include "engine/waiting.h"
+
+namespace envfleet {
+
+class Errands {
+  public:
+    // `work` does what is to be done with a row; it must not throw. `adaptive`: helpers are asked
+    // where they pay off, otherwise always.
+    Errands(size_t rows, unsigned threads, bool adaptive, std::function<void(size_t)> work)
+        : work_(std::move(work)),
+          adaptive_(adaptive),
+          threads_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
+          waiting_(rows),
+          done_(rows),
+          seats_(threads_),
+          patience_(fitting_patience(threads_)) {}
+
+    ~Errands() {
+        stopping_.store(true, std::memory_order_seq_cst);
+        go_.ring();
+        helpers_.let_go();
+    }
+    Errands(const Errands&) = delete;
+    Errands& operator=(const Errands&) = delete;
+
+    // How many rows were sent and not received.
+    size_t out() const { return sent_.load(std::memory_order_relaxed) - received_; }
+
+    // Sets rows to work, none of which may be out.
+    void send(std::span<const int64_t> rows) {
+        const uint64_t sent = enqueue(rows);
+        if (threads_ == 1 || (adaptive_ && !worth_sharing(sent))) return;
+        helpers_.hire(threads_ - 1, [this](size_t seat) { help(seat); });
+        offered_.store(sent, std::memory_order_seq_cst);
+        go_.ring();
+    }
+
+    // Writes down the first that are done. False, and nothing happens, if the deadline passed or a
+    // signal arrived while there was nothing left to do but wait.
+    bool receive(std::span<int64_t> rows, Nanoseconds deadline) {
+        const uint64_t wanted = received_ + rows.size();
+        auto ready = [&] { return finished_.load(std::memory_order_seq_cst) >= wanted; };
+        while (!ready()) {
+            const uint64_t missing = wanted - finished_.load(std::memory_order_seq_cst);
+            if (work_on(sent_.load(std::memory_order_relaxed), missing)) continue;
+            if (!wait(ready, wanted, deadline)) return false;
+        }
+        const std::lock_guard lock(rings_mutex_);
+        for (int64_t& row : rows) row = done_[received_++ % done_.size()];
+        return true;
+    }
+
+    // Forgets all that was sent: what nobody has begun is not done, the rest is waited for.
+    void recall() {
+        const uint64_t begun = leave_the_rest();
+        auto idle = [&] { return finished_.load(std::memory_order_seq_cst) >= begun; };
+        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+        while (!idle() && helpers_.are_here()) wait(idle, begun, forever);
+        received_ = sent_.load(std::memory_order_relaxed);
+        finished_.store(received_, std::memory_order_seq_cst);
+    }
+
+  private:
+    // Less than this is done before a helper is awake.
+    static constexpr double worth_waking = 15'000;
+    // For so long somebody may keep to himself what is done and what is not.
+    static constexpr double brief = 5'000;
+    static constexpr uint64_t largest_share = 64;
+    static constexpr uint64_t no_end = std::numeric_limits<uint64_t>::max();
+
+    bool worth_sharing(uint64_t sent) const {
+        const auto left = static_cast<double>(sent - begun_.load(std::memory_order_relaxed));
+        return left * usual_.load(std::memory_order_relaxed) >= worth_waking;
+    }
+
+    // Takes up rows that were sent before the limit, in this order, and does them; false if there
+    // are none.
+    bool work_on(uint64_t limit, uint64_t most) {
+        std::array<int64_t, largest_share> space;
+        const std::span<const int64_t> rows = take_up(limit, most, space);
+        if (rows.empty()) return false;
+        const Nanoseconds start = now();
+        for (const int64_t row : rows) work_(static_cast<size_t>(row));
+        note_time(static_cast<double>(now() - start) / static_cast<double>(rows.size()));
+        publish(rows);
+        return true;
+    }
+
+    uint64_t enqueue(std::span<const int64_t> rows) {
+        const std::lock_guard lock(rings_mutex_);
+        uint64_t sent = sent_.load(std::memory_order_relaxed);
+        for (const int64_t row : rows) waiting_[sent++ % waiting_.size()] = row;
+        sent_.store(sent, std::memory_order_seq_cst);
+        return sent;
+    }
+
+    std::span<const int64_t> take_up(uint64_t limit, uint64_t most, std::span<int64_t> space) {
+        const std::lock_guard lock(rings_mutex_);
+        const uint64_t first = begun_.load(std::memory_order_relaxed);
+        if (first >= limit) return {};
+        const uint64_t count = std::min({most, fair_share(first, limit), largest_share});
+        for (uint64_t i = 0; i < count; ++i) space[i] = waiting_[(first + i) % waiting_.size()];
+        begun_.store(first + count, std::memory_order_seq_cst);
+        return space.first(count);
+    }
+
+    // Nobody begins anything that is not begun; returns how many were.
+    uint64_t leave_the_rest() {
+        const std::lock_guard lock(rings_mutex_);
+        return begun_.exchange(sent_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    }
+
+    // Who has no helpers beside him need not leave anything to them.
+    uint64_t fair_share(uint64_t first, uint64_t limit) const {
+        const uint64_t left = limit - first;
+        if (offered_.load(std::memory_order_relaxed) <= first) return left;
+        const double usual = usual_.load(std::memory_order_relaxed);
+        const auto in_time = usual > 0 ? static_cast<uint64_t>(brief / usual) : 0;
+        return std::max<uint64_t>(1, std::min<uint64_t>(in_time, left / (2 * threads_)));
+    }
+
+    // Of two who do so at once one is forgotten: it is an average.
+    void note_time(double took) {
+        const double usual = usual_.load(std::memory_order_relaxed);
+        const double seen = usual == 0 ? took : std::min(took, 4 * usual);
+        usual_.store(usual + (seen - usual) / (usual == 0 ? 1 : 8), std::memory_order_relaxed);
+    }
+
+    void publish(std::span<const int64_t> rows) {
+        uint64_t finished;
+        {
+            const std::lock_guard lock(rings_mutex_);
+            finished = finished_.load(std::memory_order_relaxed);
+            for (const int64_t row : rows) done_[finished++ % done_.size()] = row;
+            finished_.store(finished, std::memory_order_seq_cst);
+        }
+        if (finished >= wanted_.load(std::memory_order_seq_cst)) results_.ring();
+    }
+
+    template <class Ready>
+    bool wait(const Ready& ready, uint64_t wanted, Nanoseconds deadline) {
+        if (!helpers_.are_here()) {
+            throw std::runtime_error(
+                "environments were at work when this process was forked off: nobody goes on with "
+                "them here. Make a new fleet after the fork.");
+        }
+        wanted_.store(wanted, std::memory_order_seq_cst);
+        seats_.take(0);
+        auto before_sleep = [&] { return seats_.leave(0); };
+        return wait_until(results_.sleeper(), ready, patience_, deadline, before_sleep);
+    }
+
+    void help(size_t seat) {
+        auto stopping = [&] { return stopping_.load(std::memory_order_seq_cst); };
+        auto called = [&] {
+            return begun_.load(std::memory_order_seq_cst) <
+                       offered_.load(std::memory_order_seq_cst) ||
+                   stopping();
+        };
+        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+        for (;;) {
+            auto before_sleep = [&] { return seats_.leave(seat); };
+            if (!wait_until(go_.sleeper(), called, patience_, forever, before_sleep)) continue;
+            seats_.sit_apart(seat);
+            while (!stopping() && work_on(offered_.load(std::memory_order_seq_cst), no_end)) {
+            }
+            if (stopping()) return;
+        }
+    }
+
+    const std::function<void(size_t)> work_;
+    const bool adaptive_;
+    const size_t threads_;
+    // Rings: of the rows sent and not begun, and of those done and not received. No row is in both,
+    // nor in one twice, so none overflows. The numbers below say where they begin and end, and
+    // count on for ever.
+    std::vector<int64_t> waiting_;
+    std::vector<int64_t> done_;
+    std::mutex rings_mutex_;
+    alignas(64) std::atomic<uint64_t> sent_{0};
+    std::atomic<uint64_t> offered_{0};  // up to here helpers may take them
+    uint64_t received_ = 0;
+    alignas(64) std::atomic<uint64_t> begun_{0};
+    alignas(64) std::atomic<uint64_t> finished_{0};
+    std::atomic<uint64_t> wanted_{0};  // so many done are worth waking the caller for
+    std::atomic<double> usual_{0};     // nanoseconds a row
+    std::atomic<bool> stopping_{false};
+    Seats seats_;  // the caller's is the first
+    const Patience patience_;
+    SharedBell go_;
+    SharedBell results_;
+    Helpers helpers_;
+};
+
+}  // namespace envfleet
