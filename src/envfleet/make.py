@@ -84,6 +84,7 @@ def make_vec(
     wrappers: Sequence[Wrapper] | None = None,
     *,
     vectorization_mode: str | VectorizeMode | None = None,
+    batch_size: int | None = None,
     randomize: Mapping[str, Distribution] | None = None,
     randomize_seed: int | None = None,
     randomize_on: str = "make",
@@ -105,6 +106,7 @@ def make_vec(
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
             the environment's own vectorised implementation is made as Gymnasium makes it; it is then no
             FleetVectorEnv, whatever the type says.
+        batch_size: How many results ``recv`` waits for, see docs/first_ready.md; by default those of all.
         randomize: Distributions of constructor parameters by name: ``{"gravity": uniform(-12, -8)}`` gives
             every environment a gravity of its own; ``envs.parameters`` shows them.
         randomize_seed: Fixes these parameters; by default fresh entropy.
@@ -117,7 +119,7 @@ def make_vec(
     asked = _Request(
         _checked_num_envs(num_envs),
         _checked_backend(backend, vectorization_mode),
-        dict(vector_kwargs or {}),
+        _with_batch_size(vector_kwargs, batch_size),
         tuple(wrappers or ()),
         dict(randomize or {}),
         randomize_seed,
@@ -235,6 +237,15 @@ def _agreed(name: str, asked: Any, default: Any, saved: Any) -> Any:
     if asked not in (default, saved):
         raise ValueError(f"{name}={asked!r} contradicts the spec, which says {saved!r}: change spec.kwargs instead.")
     return saved
+
+
+def _with_batch_size(vector_kwargs: dict[str, Any] | None, batch_size: int | None) -> dict[str, Any]:
+    given = dict(vector_kwargs or {})
+    if batch_size is None:
+        return given
+    if given.get("batch_size", batch_size) != batch_size:
+        raise TypeError(f"batch_size={batch_size!r} contradicts vector_kwargs, which say {given['batch_size']!r}.")
+    return {**given, "batch_size": batch_size}
 
 
 def _checked_num_envs(num_envs: Any) -> int:

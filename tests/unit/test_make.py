@@ -314,3 +314,24 @@ def test_arguments_that_contradict_a_fleets_spec_are_refused(arguments: dict[str
 def test_the_spec_of_an_auto_fleet_carries_no_machines_core_count() -> None:
     with make_vec(PlanetEnv, 2) as envs:
         assert "vector_kwargs" not in envs.spec.kwargs
+
+
+# --- first-ready -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["native", "sync", "process"])
+def test_a_batch_size_is_what_recv_waits_for(backend: str) -> None:
+    with make_vec("CartPole-v1", 4, backend, batch_size=3) as envs:
+        envs.async_reset(seed=0)
+        observations, *_, infos = envs.recv()
+        assert observations.shape == (3, 4)
+        assert len(infos["env_id"]) == 3
+        again = make_vec(envs.spec)
+        assert again.batch_size == 3
+        again.close()
+
+
+def test_a_batch_size_given_twice_must_be_the_same() -> None:
+    make_vec("CartPole-v1", 4, batch_size=2, vector_kwargs={"batch_size": 2}).close()
+    with pytest.raises(TypeError, match="batch_size=2 contradicts vector_kwargs, which say 3"):
+        make_vec("CartPole-v1", 4, batch_size=2, vector_kwargs={"batch_size": 3})
