@@ -162,7 +162,7 @@ class Crew {
         auto done = [&] { return left_.load(std::memory_order_acquire) == 0; };
         constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
         auto before_sleep = [&] { return seats_.leave(0); };
-        while (!wait_until(done_.sleeper(), done, patience_, forever, before_sleep)) {
+        while (!wait_until(done_.sleeper(), done, patience_, crowding_, forever, before_sleep)) {
         }
     }
 
@@ -192,6 +192,7 @@ class Crew {
 
     void help(size_t share) {
         uint64_t seen = 0;
+        Crowding crowding;
         auto called = [&] {
             return turn_.load(std::memory_order_seq_cst) != seen ||
                    stopping_.load(std::memory_order_seq_cst);
@@ -199,9 +200,11 @@ class Crew {
         for (;;) {
             constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
             auto before_sleep = [&] { return seats_.leave(share); };
-            if (!wait_until(go_.sleeper(), called, patience_, forever, before_sleep)) continue;
+            if (!wait_until(go_.sleeper(), called, patience_, crowding, forever, before_sleep)) {
+                continue;
+            }
             if (stopping_.load(std::memory_order_seq_cst)) return;
-            seats_.sit_apart(share);
+            seats_.sit_apart(share, crowding);
             seen = turn_.load(std::memory_order_seq_cst);
             take_part(share, seen);
         }
@@ -215,6 +218,7 @@ class Crew {
     std::unique_ptr<Claim[]> claims_;
     Seats seats_;  // of the threads; the caller's is the first
     const Patience patience_;
+    Crowding crowding_;  // of the caller
     Helpers helpers_;
     const void* work_ = nullptr;
     void (*call_)(const void*, size_t, size_t) = nullptr;

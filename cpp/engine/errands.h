@@ -169,10 +169,11 @@ class Errands {
         wanted_.store(wanted, std::memory_order_seq_cst);
         seats_.take(0);
         auto before_sleep = [&] { return seats_.leave(0); };
-        return wait_until(results_.sleeper(), ready, patience_, deadline, before_sleep);
+        return wait_until(results_.sleeper(), ready, patience_, crowding_, deadline, before_sleep);
     }
 
     void help(size_t seat) {
+        Crowding crowding;
         auto stopping = [&] { return stopping_.load(std::memory_order_seq_cst); };
         auto called = [&] {
             return begun_.load(std::memory_order_seq_cst) <
@@ -182,8 +183,10 @@ class Errands {
         constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
         for (;;) {
             auto before_sleep = [&] { return seats_.leave(seat); };
-            if (!wait_until(go_.sleeper(), called, patience_, forever, before_sleep)) continue;
-            seats_.sit_apart(seat);
+            if (!wait_until(go_.sleeper(), called, patience_, crowding, forever, before_sleep)) {
+                continue;
+            }
+            seats_.sit_apart(seat, crowding);
             while (!stopping() && work_on(offered_.load(std::memory_order_seq_cst), no_end)) {
             }
             if (stopping()) return;
@@ -209,6 +212,7 @@ class Errands {
     std::atomic<bool> stopping_{false};
     Seats seats_;  // the caller's is the first
     const Patience patience_;
+    Crowding crowding_;  // of the caller
     SharedBell go_;
     SharedBell results_;
     Helpers helpers_;

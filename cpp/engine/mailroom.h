@@ -212,8 +212,8 @@ class Mailroom {
         const Sleeper me{lobby_->go, bit(w), box.asleep};
         auto has_work = [&] { return has_turn() || has_ticket(); };
         auto before_sleep = [&] { return leave_seat(box.seat); };
-        if (!wait_until(me, has_work, patience, deadline, before_sleep)) return false;
-        sit_apart(box.seat, others_than(box.seat));
+        if (!wait_until(me, has_work, patience, crowding_, deadline, before_sleep)) return false;
+        sit_apart(box.seat, others_than(box.seat), crowding_);
         if (has_turn()) {
             command = box.command;
         } else {
@@ -251,7 +251,8 @@ class Mailroom {
     template <class Ready>
     bool wait(Ready ready, Patience patience, Nanoseconds deadline) {
         auto before_sleep = [&] { return leave_seat(lobby_->seat); };
-        return wait_until(lobby_->done.sleeper(), ready, patience, deadline, before_sleep);
+        return wait_until(lobby_->done.sleeper(), ready, patience, crowding_, deadline,
+                          before_sleep);
     }
 
     cpu_set_t leave_seat(Seat& seat) const {
@@ -305,6 +306,7 @@ class Mailroom {
     Slot* slots_;
     uint32_t workers_;
     uint64_t turns_ = 0;
+    Crowding crowding_;  // of this process
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomics in shared memory need no locks");

@@ -16,6 +16,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/clock.h"
+#include "engine/crowding.h"
+
 namespace envfleet {
 
 // The core that somebody works on; none while it sleeps or nothing is known of it.
@@ -68,10 +71,18 @@ class KeepAway {
     bool active_ = false;
 };
 
-// Takes the seat; moves to another core first if `others` work on this one and there is a free one.
-inline void sit_apart(Seat& seat, const cpu_set_t& others) {
+// Takes the seat; moves to another core first if `others` work on this one and there is one that
+// nobody is known to work on.
+inline void sit_apart(Seat& seat, const cpu_set_t& others, Crowding& crowding) {
     const int core = sched_getcpu();
-    if (core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &others)) KeepAway once(others);
+    const bool shared = core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &others);
+    if (shared && !crowding.is_hasty()) {
+        const Nanoseconds start = now();
+        {
+            KeepAway once(others);
+        }
+        crowding.note(now() - start);
+    }
     seat.take();
 }
 
@@ -86,7 +97,9 @@ class Seats {
         seats_[number].leave();
         return others_of(number);
     }
-    void sit_apart(size_t number) { envfleet::sit_apart(seats_[number], others_of(number)); }
+    void sit_apart(size_t number, Crowding& crowding) {
+        envfleet::sit_apart(seats_[number], others_of(number), crowding);
+    }
 
   private:
     cpu_set_t others_of(size_t number) const {

@@ -3,7 +3,8 @@
 // A blocking wake-up across cores costs tens of microseconds, a hand-over between two awake sides
 // a tenth of one. So a waiter stays awake for as long as the other side is likely to answer, and
 // only then sleeps. Staying awake must not steal the core the other side needs: hence the budgets
-// in `Patience`, chosen by whoever knows how many processes share how many cores.
+// in `Patience`, chosen by whoever knows how many processes share how many cores; and strangers
+// may need it, which `Crowding` notices.
 #pragma once
 
 #include <linux/futex.h>
@@ -12,22 +13,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
 
+#include "engine/clock.h"
+#include "engine/crowding.h"
 #include "engine/seats.h"
 
 namespace envfleet {
-
-using Nanoseconds = int64_t;
-
-inline Nanoseconds now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return Nanoseconds{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 inline void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -36,12 +32,6 @@ inline void cpu_pause() {
     asm volatile("yield");
 #endif
 }
-
-// How long to stay awake before sleeping: first on the core, then offering it to others.
-struct Patience {
-    Nanoseconds pause;
-    Nanoseconds yield;
-};
 
 // A futex word in shared memory on which several may sleep, each under a bit of its own, so that
 // one call wakes exactly those it is meant for.
@@ -97,26 +87,41 @@ bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const cpu_s
     return is_ready;
 }
 
+// Waits awake until `ready()` holds (true) or patience ends, which it does at the first sign of
+// strangers (false).
+template <class Ready>
+bool stay_awake(Ready ready, Patience patience, Crowding& crowding) {
+    if (patience.pause + patience.yield <= 0) return false;
+    Nanoseconds last = now();
+    const Nanoseconds pause_end = last + patience.pause;
+    const Nanoseconds yield_end = pause_end + patience.yield;
+    Nanoseconds longest = 0;
+    bool is_ready = false;
+    while (!is_ready && last < yield_end && longest < Crowding::gap) {
+        if (last < pause_end) {
+            for (int i = 0; i < 16 && !(is_ready = ready()); ++i) cpu_pause();
+        } else {
+            sched_yield();
+            is_ready = ready();
+        }
+        const Nanoseconds look = now();
+        longest = std::max(longest, look - last);
+        last = look;
+    }
+    crowding.note(longest);
+    return is_ready;
+}
+
 // Waits until `ready()` holds (true) or the deadline passes or a signal arrives (false).
 // `before_sleep()` tells which cores to wake up away from.
 template <class Ready, class BeforeSleep>
-bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Nanoseconds deadline,
-                BeforeSleep before_sleep) {
+bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Crowding& crowding,
+                Nanoseconds deadline, BeforeSleep before_sleep) {
     if (ready()) return true;
-    const Nanoseconds start = now();
-    const Nanoseconds pause_end = start + patience.pause;
-    while (now() < pause_end) {
-        for (int i = 0; i < 16; ++i) {
-            if (ready()) return true;
-            cpu_pause();
-        }
-    }
-    const Nanoseconds yield_end = pause_end + patience.yield;
-    while (now() < yield_end) {
-        if (ready()) return true;
-        sched_yield();
-    }
-    return sleep_until(sleeper, ready, deadline, before_sleep());
+    if (stay_awake(ready, crowding.fitting(patience), crowding)) return true;
+    const cpu_set_t taken = before_sleep();
+    // On crowded cores nobody knows better than the kernel which to wake up on.
+    return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? no_cores() : taken);
 }
 
 }  // namespace envfleet

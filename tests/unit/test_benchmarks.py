@@ -20,6 +20,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import compare  # noqa: E402
+import crowded  # noqa: E402
 import readme_table  # noqa: E402
 import turns  # noqa: E402
 from harness import (  # noqa: E402
@@ -537,3 +538,35 @@ def test_creation_must_be_faster_and_smaller() -> None:
     assert (time.met, time.outcomes[0].ratio) == (True, 2.0)
     assert (memory.met, memory.outcomes[0].ratio) == (False, 0.5)
     assert requirements.judge_creation(Workload("LunarLander-v3", 8), [theirs, ours]) == []
+
+
+# --- beside other programs -------------------------------------------------------------------------------
+
+
+def test_strangers_use_the_cores_and_end() -> None:
+    with crowded.strangers(2) as programs:
+        time.sleep(0.2)
+        assert [program.poll() for program in programs] == [None, None]
+    assert [program.poll() for program in programs] == [-signal.SIGKILL, -signal.SIGKILL]
+
+
+def test_the_table_of_crowded_cores_says_what_is_left() -> None:
+    workload = Workload("CartPole-v1", 8)
+    alone, beside = (
+        throughput.WorkloadResult(
+            workload,
+            (
+                throughput.EngineResult(PROCESS, steps_per_second=(figure,), median=figure),
+                throughput.EngineResult(CALLER, error=None if figure > 50_000 else "it broke"),
+            ),
+        )
+        for figure in (100_000.0, 40_000.0)
+    )
+    lines = crowded.text(alone, beside, 2).splitlines()
+    assert len(lines) == 3
+    assert [cell.strip() for cell in lines[-1].strip("|").split("|")] == [
+        "envfleet process",
+        "100,000",
+        "40,000",
+        "0.40",
+    ]
