@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import envfleet.testing
-from envfleet.testing import ContractBase, FirstReadyContract, TimeoutsContract, VectorEnvContract
+from envfleet.testing import ContractBase, FirstReadyContract, TimeoutsContract, VectorEnvContract, assert_same
 from envfleet.testing.envs import EnvFn
 
 TOPICS: list[type[ContractBase]] = [
@@ -125,3 +125,25 @@ def test_the_suite_passes_what_is_right_in_gymnasium() -> None:
     SYNC.test_every_space_travels_both_ways("Text", True)
     SYNC.test_an_int_seeds_env_i_with_seed_plus_i(3)
     ASYNC.test_same_step_returns_the_reset_and_keeps_the_final()
+
+
+# --- what the comparison tells apart ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [np.float32, np.float64, float, np.complex128], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: np.array([1, x]), lambda x: {"a": (x,)}], ids=["scalar", "array", "tree"]
+)
+def test_the_signs_of_zeros_are_compared(make: Callable[[float], Any], wrap: Callable[[Any], Any]) -> None:
+    assert_same(wrap(make(-0.0)), wrap(make(-0.0)))
+    for one, other in ((-0.0, 0.0), (0.0, -0.0)):
+        with pytest.raises(AssertionError):
+            assert_same(wrap(make(one)), wrap(make(other)))
+
+
+def test_one_nan_is_as_good_as_another() -> None:
+    pattern = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
+    assert_same(pattern, np.full(2, np.nan))
+    assert_same(pattern[0], np.nan)
+    with pytest.raises(AssertionError):
+        assert_same(pattern, np.array([np.nan, 0.0]))

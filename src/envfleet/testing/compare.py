@@ -13,8 +13,9 @@ from envfleet.testing.reference import Rows, stack_infos, stack_items
 def assert_same(actual: Any, expected: Any, where: str = "result") -> None:
     """Assert that two trees of dicts, tuples, arrays and scalars are equal, naming the place where they are not.
 
-    Arrays must agree in dtype, shape and values (NaN equals NaN); object arrays are compared element by element;
-    scalars must agree in kind (a boolean is not an integer) and in value.
+    Arrays must agree in dtype, shape and every bit, so that -0.0 is not 0.0; NaN equals NaN, whatever its payload.
+    Object arrays are compared element by element; scalars must agree in kind (a boolean is not an integer) and in
+    value, the sign of a zero included.
     """
     if isinstance(expected, Mapping):
         assert isinstance(actual, Mapping), f"{where}: expected a mapping, got {actual!r}"
@@ -38,8 +39,18 @@ def _assert_same_array(actual: Any, expected: np.ndarray[Any, Any], where: str) 
     assert actual.shape == expected.shape, f"{where}: shape {actual.shape} != {expected.shape}"
     if expected.dtype.hasobject:
         assert_same(actual.tolist(), expected.tolist(), where)
-    else:
+    elif actual.tobytes() != expected.tobytes():
         np.testing.assert_array_equal(actual, expected, err_msg=where)
+        signs = "the signs of zeros differ"
+        np.testing.assert_array_equal(_negative_zeros(actual), _negative_zeros(expected), f"{where}: {signs}")
+
+
+def _negative_zeros(values: np.ndarray[Any, Any]) -> Any:
+    """Where -0.0 stands: of numbers that compare equal, only the two zeros differ in a bit."""
+    if values.dtype.kind not in "fc":
+        return False
+    parts = np.stack([values.real, values.imag])
+    return np.signbit(parts) & (parts == 0)
 
 
 def _assert_same_scalar(actual: Any, expected: Any, where: str) -> None:
@@ -50,6 +61,7 @@ def _assert_same_scalar(actual: Any, expected: Any, where: str) -> None:
         assert bool(left == right) or (actual != actual and expected != expected), (
             f"{where}: {actual!r} != {expected!r}"
         )
+        assert np.array_equal(_negative_zeros(left), _negative_zeros(right)), f"{where}: {actual!r} is no {expected!r}"
     else:
         assert type(actual) is type(expected), f"{where}: {type(actual)} is not {type(expected)}"
         assert actual == expected, f"{where}: {actual!r} != {expected!r}"
