@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -87,6 +89,9 @@ def test_another_class_under_the_same_id_is_not_replaced() -> None:
         del gym.registry["CartPoleOfMine-v1"]
 
 
+# --- what Gymnasium's make_vec makes ---------------------------------------------------------------------
+
+
 def test_gymnasium_makes_native_fleets_too() -> None:
     envs = gym.make_vec("envfleet/FrozenLake-v1", 3, autoreset_mode="SameStep", is_slippery=False)
     assert type(envs) is NativeVectorEnv
@@ -94,6 +99,61 @@ def test_gymnasium_makes_native_fleets_too() -> None:
     with make_vec("FrozenLake-v1", 3, "sync", {"autoreset_mode": "SameStep"}, is_slippery=False) as expected:
         assert_same(trajectory(envs), trajectory(expected))
     envs.close()
+
+
+def test_a_program_without_an_import_names_the_module_in_the_id() -> None:
+    program = """
+import gymnasium
+
+envs = gymnasium.make_vec("envfleet:envfleet/LunarLander-v3", num_envs=4, gravity=-5.0)
+observations, _ = envs.reset(seed=7)
+print(type(envs).__name__, observations.shape, envs.get_attr("gravity")[0])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "NativeVectorEnv (4, 8) -5.0\n"), ran.stderr
+
+
+@pytest.mark.parametrize("env_id", [*IDS, "LunarLander-v3", "BipedalWalker-v3", "HalfCheetah-v5"])
+def test_gymnasiums_fleet_is_that_of_make_vec(env_id: str) -> None:
+    envs = gym.make_vec(f"envfleet/{env_id}", num_envs=4)
+    with make_vec(env_id, 4, "native") as expected:
+        assert_same(trajectory(envs, 20), trajectory(expected, 20))
+    with gym.make_vec(envs.spec) as again:  # type: ignore[arg-type,attr-defined]
+        assert_same(trajectory(again, 20), trajectory(envs, 20))
+    envs.close()
+
+
+def test_the_arguments_of_the_fleet_pass_through_gymnasium() -> None:
+    envs: Any = gym.make_vec(
+        "envfleet/CartPole-v1", 8, copy=False, threads=2, batch_size=3, autoreset_mode=AutoresetMode.DISABLED
+    )
+    observations, _ = envs.reset(seed=1)
+    assert np.shares_memory(observations, envs.step(np.zeros(8, np.int64))[0])
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+    envs.send(np.zeros(8, np.int64))
+    assert len(envs.recv()[0]) == envs.batch_size == 3
+    envs.close()
+    with pytest.raises(ValueError, match="threads must be a positive integer or None, got 0"):
+        gym.make_vec("envfleet/CartPole-v1", 8, threads=0)
+    with pytest.raises(ValueError, match=r"batch_size. must be between 1 and .* 8, got 9"):
+        gym.make_vec("envfleet/CartPole-v1", 8, batch_size=9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"num_workers": 2}, TypeError, "envfleet/CartPole-v1 does not support the argument 'num_workers'"),
+        ({"observation_mode": "same"}, TypeError, "does not support the argument 'observation_mode'"),
+        ({"render_mode": "human"}, TypeError, "does not support render_mode='human'"),
+        ({"vector_kwargs": {"copy": False}}, gym.error.Error, "`vector_kwargs` is not empty"),
+        ({"wrappers": [gym.wrappers.TimeAwareObservation]}, gym.error.Error, "with the wrappers argument"),
+    ],
+)
+def test_what_gymnasium_cannot_pass_on_is_refused_by_name(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        gym.make_vec("envfleet/CartPole-v1", 2, **arguments)
 
 
 # --- seeds -----------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Native fleets for ``gymnasium.make_vec``: ``import envfleet``, then ``make_vec("envfleet/CartPole-v1", 8)``.
 
+Or ``make_vec("envfleet:envfleet/CartPole-v1", 8)``, which has Gymnasium do the import.
+
 Every attribute of this module is the ``vector_entry_point`` of a registered id: the function that makes its fleets.
 """
 
@@ -13,6 +15,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from envfleet.native import catalogue
+from envfleet.native.catalogue import UnsupportedError
 from envfleet.vector.native import NativeVectorEnv
 
 _NAMESPACE = "envfleet"
@@ -43,10 +46,15 @@ def make_fleet(
     copy: bool = True,
     autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     threads: int | None = None,
+    batch_size: int | None = None,
     **env_kwargs: Any,
 ) -> NativeVectorEnv:
     """Makes what ``gymnasium.make_vec`` asks for; all arguments as for NativeVectorEnv."""
-    return NativeVectorEnv(env_id, num_envs, copy, autoreset_mode, threads=threads, env_kwargs=env_kwargs)
+    of_fleet: dict[str, Any] = {"threads": threads, "batch_size": batch_size}
+    try:
+        return NativeVectorEnv(env_id, num_envs, copy, autoreset_mode, **of_fleet, env_kwargs=env_kwargs)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{env_id} does not support {error}.") from None
 
 
 def __getattr__(name: str) -> Callable[..., NativeVectorEnv]:
