@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import gc
+import os
 import re
 import subprocess
 import sys
@@ -16,12 +16,26 @@ import mujoco
 import numpy as np
 import pytest
 from gymnasium.envs import mujoco as gymnasiums
+from gymnasium.vector import AutoresetMode
+from native_fleets import played, snapshots
 
 from envfleet import EnvRaisedError, NativeVectorEnv, choice, make_vec, uniform
 from envfleet.native.mujoco import Simulations
 from envfleet.testing import assert_same
 
-NAMES = ("Ant", "HalfCheetah", "Humanoid", "InvertedDoublePendulum", "Pusher", "Reacher")
+NAMES = (
+    "Ant",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
+    "Pusher",
+    "Reacher",
+    "Swimmer",
+    "Walker2d",
+)
 
 
 def _actions(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 0) -> list[Any]:
@@ -37,19 +51,20 @@ def _step(env: Any, actions: list[Any]) -> None:
 # --- snapshots -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_snapshot_in_the_middle_of_an_episode_replays_to_the_bit(name: str) -> None:
-    with make_vec(f"{name}-v5", 3, "native", max_episode_steps=30) as envs:
+def test_a_snapshot_in_the_middle_of_an_episode_replays_to_the_bit(name: str, mode: AutoresetMode) -> None:
+    with NativeVectorEnv(f"{name}-v5", 3, autoreset_mode=mode, env_kwargs={"max_episode_steps": 30}) as envs:
         envs.reset(seed=0)
         actions = _actions(envs, 50)
-        for action in actions[:17]:
-            shown, *_ = envs.step(action)
-        states = [envs.get_state(i) for i in range(3)]
-        first = [envs.step(action) for action in actions[17:]]
-        for env, state in enumerate(states):
+        played(envs, actions[:16])
+        (shown, *_) = played(envs, actions[16:17])[-1]
+        kept = snapshots(envs)
+        first = played(envs, actions[17:])
+        for env, state in enumerate(kept):
             after = envs.set_state(env, state)
         assert_same(after, shown)
-        assert_same([envs.step(action) for action in actions[17:]], first)
+        assert_same(played(envs, actions[17:]), first)
 
 
 def test_a_snapshot_moves_to_another_environment_and_another_fleet() -> None:
@@ -214,22 +229,45 @@ def test_simulations_live_as_long_as_the_fleet_and_no_longer() -> None:
     assert ours() is None
 
 
-@functools.cache
-def can_draw() -> bool:
-    """Whether MuJoCo finds something to draw with; tried elsewhere, as a failure leaves a broken context behind."""
-    script = "import gymnasium; env = gymnasium.make('Reacher-v5', render_mode='rgb_array'); env.reset(); env.render()"
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=100, check=False).returncode == 0
+# --- drawing ---------------------------------------------------------------------------------------------
 
+DRAWS = "import gymnasium; env = gymnasium.make('Reacher-v5', render_mode='rgb_array'); env.reset(); env.render()"
 
-@pytest.mark.parametrize("name", ["HalfCheetah", "Pusher"])
-def test_frames_are_gymnasiums(name: str) -> None:
-    if not can_draw():
-        pytest.skip("MuJoCo finds nothing to draw with: no display, and MUJOCO_GL is not set to egl or osmesa")
-    kwargs: dict[str, Any] = {"render_mode": "rgb_array", "width": 64, "height": 48}
-    with make_vec(f"{name}-v5", 2, "native", **kwargs) as envs, make_vec(f"{name}-v5", 2, "sync", **kwargs) as expected:
-        for each in (envs, expected):
-            each.reset(seed=0)
-        for action in _actions(envs, 5):
+FRAMES = """
+import sys
+from envfleet import NativeVectorEnv, make_vec
+from envfleet.testing import assert_same
+
+for name in ("HalfCheetah-v5", "Pusher-v5"):
+    kwargs = {"render_mode": sys.argv[1], "width": 64, "height": 48}
+    with make_vec(name, 2, "native", **kwargs) as envs, make_vec(name, 2, "sync", **kwargs) as expected:
+        assert type(envs) is NativeVectorEnv
+        envs.action_space.seed(0)
+        assert_same(envs.reset(seed=0), expected.reset(seed=0))
+        before = envs.render()
+        for _ in range(5):
+            action = envs.action_space.sample()
             envs.step(action)
             expected.step(action)
         assert_same(envs.render(), expected.render())
+        assert str(before) != str(envs.render())
+        print(len(envs.render()))
+"""
+
+
+@pytest.fixture(scope="module")
+def drawing() -> dict[str, str]:
+    """The environment variables with which MuJoCo finds something to draw with. It looks only once, when imported."""
+    command = [sys.executable, "-c", DRAWS]
+    for library in (os.environ.get("MUJOCO_GL", ""), "egl", "osmesa"):
+        variables = {**os.environ, "MUJOCO_GL": library}
+        if subprocess.run(command, env=variables, capture_output=True, timeout=100, check=False).returncode == 0:
+            return variables
+    pytest.skip("MuJoCo finds nothing to draw with: no display, no EGL, no OSMesa")
+
+
+@pytest.mark.parametrize("render_mode", ["rgb_array", "depth_array", "rgbd_tuple"])
+def test_frames_are_gymnasiums(render_mode: str, drawing: dict[str, str]) -> None:
+    command = [sys.executable, "-c", FRAMES, render_mode]
+    done = subprocess.run(command, env=drawing, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "2\n2\n"), done.stderr

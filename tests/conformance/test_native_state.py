@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from native_fleets import IDS, N, cart_poles, trajectory
+from native_fleets import IDS, N, cart_poles, of_one, played, snapshots, trajectory
 
 from envfleet import NativeVectorEnv, SyncVectorEnv, choice, make_vec, uniform
 from envfleet.errors import EnvRaisedError
@@ -107,6 +107,24 @@ def test_rendering_shows_what_gymnasium_shows(env_id: str) -> None:
                 assert np.array_equal(frame, expected)
 
 
+@pytest.mark.parametrize("env_id", ["CliffWalking-v1", "FrozenLake-v1", "FrozenLake8x8-v1", "Taxi-v4"])
+def test_rendering_as_text_says_what_gymnasium_says(env_id: str) -> None:
+    kwargs = {"render_mode": "ansi"}
+    with make_vec(env_id, 3, "native", **kwargs) as ours, make_vec(env_id, 3, "sync", **kwargs) as theirs:
+        ours.action_space.seed(5)
+        for envs in (ours, theirs):
+            envs.reset(seed=5)
+        texts = set()
+        for _ in range(12):
+            actions = ours.action_space.sample()
+            for envs in (ours, theirs):
+                envs.step(actions)
+            texts.update(ours.render())
+            assert ours.render() == theirs.render()
+        assert all(isinstance(text, str) for text in texts)
+        assert len(texts) > 3  # the player moved
+
+
 def test_rendering_without_a_mode_says_what_to_do() -> None:
     with cart_poles() as envs:
         envs.reset(seed=1)
@@ -117,34 +135,26 @@ def test_rendering_without_a_mode_says_what_to_do() -> None:
 # --- snapshots -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("taken_after", [17, 30], ids=["within an episode", "at its end"])
 @pytest.mark.parametrize("env_id", IDS)
-@pytest.mark.parametrize("mode", list(AutoresetMode)[:2], ids=lambda mode: mode.value)
-def test_a_snapshot_is_replayed_number_for_number(env_id: str, mode: AutoresetMode) -> None:
-    with (
-        NativeVectorEnv(env_id, N, autoreset_mode=mode) as envs,
-        NativeVectorEnv(env_id, 2, autoreset_mode=mode) as other,
-    ):
-        actions = [np.asarray(batch) for batch in (envs.action_space.sample() for _ in range(80))]
+@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
+def test_a_snapshot_is_replayed_number_for_number(env_id: str, mode: AutoresetMode, taken_after: int) -> None:
+    kwargs: Any = {"autoreset_mode": mode, "env_kwargs": {"max_episode_steps": 30}}
+    with NativeVectorEnv(env_id, N, **kwargs) as envs, NativeVectorEnv(env_id, 2, **kwargs) as other:
+        envs.action_space.seed(6)
+        actions = [np.asarray(envs.action_space.sample()) for _ in range(80)]
         envs.reset(seed=6)
         other.reset(seed=99)
-        for batch in actions[:30]:
-            envs.step(batch)
-        kept = envs.get_state(3)
-        first = [envs.step(batch) for batch in actions[30:]]
-        envs.set_state(3, kept)
-        assert envs.get_state(3) == kept
-        again = [envs.step(batch) for batch in actions[30:]]
-        other.set_state(1, kept)
-        elsewhere = [other.step(batch[[0, 3]]) for batch in actions[30:]]
-        for one, two, three in zip(first, again, elsewhere, strict=True):
-            for a, b, c in zip(one[1:4], two[1:4], three[1:4], strict=True):
-                assert a[3] == b[3] == c[1]
-            assert_same(row(two[0], 3), row(one[0], 3))
-            assert_same(row(three[0], 1), row(one[0], 3))
-
-
-def row(observations: Any, env: int) -> Any:
-    return tuple(part[env] for part in observations) if isinstance(observations, tuple) else observations[env]
+        played(envs, actions[:taken_after])
+        kept = snapshots(envs)
+        first = played(envs, actions[taken_after:])
+        for env, state in enumerate(kept):
+            envs.set_state(env, state)
+        assert snapshots(envs) == kept
+        assert_same(played(envs, actions[taken_after:]), first)
+        other.set_state(1, kept[3])
+        elsewhere = played(other, [batch[[0, 3]] for batch in actions[taken_after:]])
+        assert_same(of_one(elsewhere, 1), of_one(first, 3))
 
 
 def test_only_snapshots_of_the_same_kind_are_taken() -> None:
