@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import compare  # noqa: E402
 import crowded  # noqa: E402
+import own_environment  # noqa: E402
 import readme_table  # noqa: E402
 import turns  # noqa: E402
 from harness import (  # noqa: E402
@@ -570,3 +572,31 @@ def test_the_table_of_crowded_cores_says_what_is_left() -> None:
         "40,000",
         "0.40",
     ]
+
+
+# --- an environment of one's own -------------------------------------------------------------------------
+
+
+def pond_result(native: float, sync: float) -> dict[str, Any]:
+    found = [{"engine": own_environment.NATIVE, "median": native}, {"engine": own_environment.SYNC, "median": sync}]
+    return {"throughput": [{"engines": found}], "machine": {"usable_cores": 2}}
+
+
+@pytest.mark.parametrize("page", own_environment.PAGES, ids=lambda page: page.name)
+def test_the_figure_of_an_own_environment_has_a_place_in_the_page(page: Path) -> None:
+    text = own_environment.with_figure(page.read_text(), own_environment.figure(pond_result(6e7, 2e5), page))
+    assert "60M steps/s compiled, and 200k\nunder" in text
+    (link,) = re.findall(r"300 times as many \(\[figures\]\((.*)\)\)", text)
+    assert (page.parent / link).resolve() == own_environment.PUBLISHED.with_suffix(".md")
+    assert own_environment.with_figure(text, "less") != text
+    with pytest.raises(ValueError, match="no place for the figure"):
+        own_environment.with_figure("nothing", "300 times")
+
+
+@pytest.mark.skipif(not own_environment.PUBLISHED.exists(), reason="not published yet")
+def test_the_published_figure_is_that_of_the_result() -> None:
+    result = json.loads(own_environment.PUBLISHED.read_text())
+    for page in own_environment.PAGES:
+        assert own_environment.figure(result, page) in page.read_text()
+    medians = {found["engine"]: found["median"] for found in result["throughput"][0]["engines"]}
+    assert medians[own_environment.NATIVE] >= 100 * medians[own_environment.SYNC]

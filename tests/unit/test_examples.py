@@ -45,10 +45,14 @@ def test_it_runs(name: str, tmp_path: Path) -> None:
     assert found == sorted(MADE.get(name, []))
 
 
+MOST_LINES = {"own_environment": 40}
+"""Where the docs promise fewer than 60."""
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_it_is_short_and_says_what_it_is(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
-    assert len(text.splitlines()) <= 60
+    assert len(text.splitlines()) <= MOST_LINES.get(name, 60)
     assert ast.get_docstring(ast.parse(text))
 
 
