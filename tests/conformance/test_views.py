@@ -6,16 +6,24 @@ import gc
 import importlib.util
 import subprocess
 import sys
-from typing import Any
+from contextlib import closing
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from envfleet import make_vec
-from envfleet.train.observations import to_tensors
+from envfleet.testing import assert_same
+from envfleet.train import A2CConfig, Networks, PPOConfig
+from envfleet.train.algorithms import make_learner
+from envfleet.train.environments import make_task, make_training_envs
+from envfleet.train.learner import Learner
+from envfleet.train.rollout import begin, collect
 
 BACKENDS = ["native", "sync", "process"]
+CACHE_LINE = 64
 N = 4
 
 
@@ -75,13 +83,60 @@ def test_the_memory_outlives_the_fleet_as_long_as_a_tensor_uses_it(backend: str)
     del rubbish
 
 
+# What any library needs that speaks DLPack; JAX among them, which uses memory only where a cache line starts.
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Blackjack-v1", "Taxi-v4"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_trainers_hand_their_networks_the_memory_itself(backend: str) -> None:
-    with live("CartPole-v1", backend) as envs:
+def test_every_array_can_be_handed_on_by_dlpack(backend: str, env_id: str) -> None:
+    with live(env_id, backend) as envs:
         observations, _ = envs.reset(seed=1)
-        tensor = to_tensors(observations, torch.device("cpu"))
-        assert isinstance(tensor, torch.Tensor)
-        assert tensor.data_ptr() == observations.ctypes.data
+        parts = observations if isinstance(observations, tuple) else (observations,)
+        views = [np.from_dlpack(part) for part in parts]
+        for part, view in zip(parts, views, strict=True):
+            assert part.__dlpack_device__() == (1, 0)  # the processor's memory
+            assert part.ctypes.data % CACHE_LINE == 0
+            assert (view.ctypes.data, view.dtype, view.shape) == (part.ctypes.data, part.dtype, part.shape)
+        envs.action_space.seed(1)
+        later = envs.step(envs.action_space.sample())[0]
+        assert_same(tuple(views), later if isinstance(later, tuple) else (later,))
+
+
+# --- trainers --------------------------------------------------------------------------------------------
+
+
+class WatchingActor(nn.Linear):
+    """Notes where in memory the observations lie that it acts on."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 2)
+        self.addresses: list[int] = []
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        self.addresses.append(observations.data_ptr())
+        return super().forward(observations)
+
+
+@pytest.mark.parametrize("make_config", [A2CConfig, PPOConfig])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_trainers_act_on_the_memory_itself(
+    backend: Literal["native", "sync", "process"], make_config: type[A2CConfig | PPOConfig]
+) -> None:
+    config = make_config("CartPole-v1", num_envs=N, backend=backend)
+    watching, shown = WatchingActor(), list[int]()
+    with closing(make_training_envs(config)) as envs:
+        address = envs.reset(seed=1)[0].ctypes.data
+        for networks in (Networks(watching, nn.Linear(4, 1)), None):  # torch's forward pass, and the one in NumPy
+            spaces = envs.single_observation_space, envs.single_action_space
+            learner = make_learner(config, make_task(config, *spaces, networks))
+
+            def policy(observations: Any, learner: Learner = learner) -> Any:
+                shown.append(observations.ctypes.data)
+                return learner.act(observations)
+
+            collect(envs, policy, 6, begin(envs, seed=1))
+    assert shown[:6] == watching.addresses
+    for first, *later in (shown[:6], shown[6:]):
+        assert later == [address] * 5
+        assert first != address  # where a rollout begins is a copy: what learning does in between cannot spoil it
 
 
 JAX = """
@@ -105,6 +160,7 @@ np.testing.assert_array_equal(np.asarray(view + 0), last)
 """
 
 
+# Not one of the packages that tests need, as it brings hundreds of megabytes: what it relies on is tested above.
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_jax_uses_the_same_memory(backend: str) -> None:
