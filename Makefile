@@ -9,13 +9,14 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test oracle check format sanitize bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test oracle wheel-check check format sanitize bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
+	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make bench           set everything up, measure every engine and its peers on this machine: half an hour"
 	@echo "make bench-quick     the same in three minutes, for a first look"
@@ -58,6 +59,9 @@ test: check
 
 oracle: setup
 	ENVFLEET_WHOLE_EPISODES=1 $(BIN)/python -m pytest tests/oracle
+
+wheel-check: setup
+	ENVFLEET_WHEELS=1 $(BIN)/python -m pytest tests/packaging -s
 
 # The engine and the compiled environments without Python, as programs that end with an error or not at all.
 CPP_TESTS := $(basename $(notdir $(wildcard cpp/tests/*.cpp)))
