@@ -107,6 +107,13 @@ def _ends_before(pid: int, deadline: float) -> bool:
         os.close(descriptor)
 
 
+def wait_until_its_pipe_is_full(pid: int) -> None:
+    """Wait until a worker sleeps in the kernel for room to write."""
+    deadline = time.monotonic() + SOON
+    while (place := Path(f"/proc/{pid}/wchan").read_text()) != "sock_alloc_send_pskb":
+        assert time.monotonic() < deadline, f"the worker does not wait for room to write, but in {place!r}"
+
+
 class Oracle:
     """The whole fleet by hand: each environment alone, told who is lost and when."""
 

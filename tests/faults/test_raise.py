@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 from fleets import (
     BAD_OUTPUTS,
     DEADLY,
-    SOON,
     STEP_TIMEOUT,
     STUCK,
     Oracle,
@@ -24,6 +22,7 @@ from fleets import (
     siblings,
     skip_on_spawn,
     soon,
+    wait_until_its_pipe_is_full,
     zeros,
 )
 from soaking.faulty import HUGE, Fault
@@ -182,13 +181,6 @@ def test_a_worker_killed_in_the_middle_of_a_message_is_told(envs: AsyncVectorEnv
     os.kill(pid, signal.SIGKILL)
     with soon(), pytest.raises(WorkerDiedError, match="SIGKILL"):
         envs.step_wait()
-
-
-def wait_until_its_pipe_is_full(pid: int) -> None:
-    """Wait until a worker sleeps in the kernel for room to write."""
-    deadline = time.monotonic() + SOON
-    while Path(f"/proc/{pid}/wchan").read_text() != "sock_alloc_send_pskb" and time.monotonic() < deadline:
-        pass
 
 
 def test_a_stopped_worker_that_had_nothing_to_do_is_told(watched: AsyncVectorEnv) -> None:
