@@ -6,7 +6,7 @@ import pickle
 import time
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 from envfleet.vector import lost
@@ -23,17 +23,9 @@ Answer: TypeAlias = "list[EnvFace] | Failure"
 class _Start:
     """What a worker has been at, and since when."""
 
-    since: float
-    env_index: int | None = None
+    doing: str
+    since: float = field(default_factory=time.monotonic)
     warned: bool = False
-
-    @property
-    def doing(self) -> str:
-        return (
-            "it had not begun to make its environments"
-            if self.env_index is None
-            else f"environment {self.env_index} was still being made"
-        )
 
 
 @final
@@ -54,13 +46,21 @@ class Arrivals:
         A LostWorker tells of the first that ended, or that was ended because it took too long.
         """
         wanted = list(workers)
-        starts = {worker: _Start(time.monotonic()) for worker in wanted}
+        starts = {worker: _Start("it had not begun to make its environments") for worker in wanted}
         answers: dict[int, Answer] = {}
         while starts:
             self._crew.await_words(list(starts), protocol.WATCH_INTERVAL)
             for worker in list(starts):
                 self._hear(worker, starts, answers)
         return [answers[worker] for worker in wanted]
+
+    def settle(self, worker: int) -> None:
+        """Waits until a worker takes over what it was told; raises as ``answers`` does."""
+        start = _Start("it had not taken over the block")
+        while not self._crew.deliver([worker], protocol.WATCH_INTERVAL):
+            self._look_at(worker, start)
+        if not self._crew.is_alive(worker):
+            raise self._crew.lost(worker)
 
     def _hear(self, worker: int, starts: dict[int, _Start], answers: dict[int, Answer]) -> None:
         while (message := self._crew.hear(worker)) is not None:
@@ -69,7 +69,7 @@ class Arrivals:
                 answers[worker] = word
                 del starts[worker]
                 return
-            starts[worker] = _Start(time.monotonic(), word.env_index)
+            starts[worker] = _Start(f"environment {word.env_index} was still being made")
         self._look_at(worker, starts[worker])
 
     def _look_at(self, worker: int, start: _Start) -> None:

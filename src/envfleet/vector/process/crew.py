@@ -7,8 +7,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import final
@@ -18,12 +17,13 @@ from envfleet.vector.failures import Failure
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.orders import Report
-from envfleet.vector.process import protocol
 from envfleet.vector.process.launch import Launcher
-from envfleet.vector.process.line import Line
+from envfleet.vector.process.line import Line, ready_lines
 from envfleet.vector.share import ShardTask
 
 _KILL_GRACE = 1.0
+_PUSH_INTERVAL = 0.01
+"""Seconds after which a worker that is to end is told more of what an interruption left unsaid."""
 
 _started: WeakSet[BaseProcess] = WeakSet()
 
@@ -39,9 +39,14 @@ os.register_at_fork(after_in_child=_disown)
 
 @final
 class Crew:
-    """One process a task."""
+    """One process a task.
+
+    Attributes:
+        all_sent: Whether everything that workers were told is on its way to them.
+    """
 
     def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
+        self.all_sent = True
         self._launcher = Launcher(context, daemon)
         self._caller_pid = os.getpid()
         self.processes: list[BaseProcess] = []
@@ -86,34 +91,52 @@ class Crew:
 
     # -- speaking -------------------------------------------------------------------------------------
 
-    def send(self, worker: int, payload: bytes) -> None:
-        """Sends a message; a LostWorker says that nobody is there."""
-        try:
-            self._lines[worker].send(payload)
-        except (BrokenPipeError, ConnectionResetError):
-            raise self.lost(worker) from None
+    def tell(self, worker: int, payload: bytes, descriptor: int | None = None) -> None:
+        """Tells a worker something, and gives it an open file of ours; what does not go at once is left to ``deliver``.
 
-    def send_descriptor(self, worker: int, descriptor: int) -> None:
-        """Gives a worker an open file of ours."""
-        try:
-            self._lines[worker].send_descriptor(descriptor, self.processes[worker].pid)
-        except (BrokenPipeError, ConnectionResetError):
-            raise self.lost(worker) from None
+        To be called with signals blocked. One that is gone is told nothing.
+        """
+        line = self._lines[worker]
+        line.say(payload)
+        if descriptor is not None:
+            line.give(descriptor)
+        line.push()
+        self.all_sent = self.all_sent and not line.has_unsent
 
-    def receive(self, worker: int) -> bytes:
-        """Waits for a message; a LostWorker says that none will come."""
-        self.await_message(worker)
-        return self.pop_message(worker)
+    def deliver(self, workers: Iterable[int], timeout: float) -> bool:
+        """Whether what these workers were told is on its way within so many seconds.
 
-    def await_message(self, worker: int) -> None:
-        """Waits until there is one for ``pop_message``; a LostWorker says that none will come."""
+        Listens to everybody meanwhile: one that cannot get rid of what it says does not listen either.
+        """
+        deadline = time.monotonic() + timeout
+        wanted, open_lines = [self._lines[worker] for worker in workers], list(self._lines)
+        while any(line.has_unsent for line in wanted):
+            ready = ready_lines(open_lines, max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return False
+            for line in ready:
+                with signals_blocked():
+                    line.push()
+                if not line.pull():
+                    open_lines.remove(line)
+        self.all_sent = not any(line.has_unsent for line in self._lines)
+        return True
+
+    def has_heard(self, worker: int, timeout: float) -> bool:
+        """Whether there is a message for ``pop_message``; False after so many seconds in which nothing came.
+
+        A LostWorker says that none will come.
+        """
         line = self._lines[worker]
         while not line.has_message():
-            if line.has_arrived(protocol.WATCH_INTERVAL):
+            if line.has_arrived(timeout):
                 if not line.pull():
                     raise self.lost(worker)
-            elif not self.processes[worker].is_alive() and not line.has_arrived(0):
+            elif self.is_alive(worker):
+                return False
+            elif not line.has_arrived(0):  # what it said last is read first
                 raise self.lost(worker)
+        return True
 
     def await_words(self, workers: Sequence[int], timeout: float) -> None:
         """Waits at most so many seconds until one of these workers has something to say, or has ended."""
@@ -134,8 +157,12 @@ class Crew:
         return None
 
     def pop_message(self, worker: int) -> bytes:
-        """The message that ``await_message`` waited for."""
+        """The oldest message; there must be one."""
         return self._lines[worker].pop()
+
+    def traffic(self, worker: int) -> int:
+        """Bytes that came from a worker or went to it."""
+        return self._lines[worker].traffic
 
     def is_alive(self, worker: int) -> bool:
         """Whether its process runs."""
@@ -151,9 +178,9 @@ class Crew:
 
     def dismiss(self) -> None:
         """Tells workers that wait for the block that there will be none."""
-        for line in self._lines:
-            with suppress(OSError):
-                line.send(pickle.dumps(None))
+        with signals_blocked():
+            for worker in range(len(self)):
+                self.tell(worker, pickle.dumps(None))
 
     def drain_until_ended(self, deadline: float) -> list[Failure]:
         """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
@@ -161,7 +188,8 @@ class Crew:
         open_lines = dict(zip(self._lines, self.processes, strict=True))
         while open_lines and (left := deadline - time.monotonic()) > 0:
             ends = [process.sentinel for process in open_lines.values()]
-            wait([*(line.fileno() for line in open_lines), *ends], left)
+            wait([*(line.fileno() for line in open_lines), *ends], left if self.all_sent else min(left, _PUSH_INTERVAL))
+            self.deliver(range(len(self)), 0.0)
             for line, process in list(open_lines.items()):
                 ended = not process.is_alive()  # asked before reading: what it said last is read below
                 if not _read_failures(line, failures) or ended:

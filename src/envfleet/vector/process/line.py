@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import select
 import struct
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterable
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import final
@@ -21,13 +22,18 @@ _LONGEST_SHORT = 0x7FFFFFFF
 class Line:
     """Speaks as multiprocessing's Connection does, which is at the other end, with two things more.
 
-    An interruption while a message is read loses nothing of it: the rest is read the next time. And what the worker
-    says is read while it is spoken to, or each would wait for the other to listen once both have much to say.
+    An interruption while a message is read loses nothing of it: the rest is read the next time. And nobody has to wait
+    for a message to be sent: what does not go yet stays here, in order, and goes before anything that is said later.
+
+    Attributes:
+        traffic: Bytes that were sent and read so far.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._arrived = bytearray()
+        self._unsent: deque[memoryview | int] = deque()
+        self.traffic = 0
         os.set_blocking(connection.fileno(), False)
 
     def fileno(self) -> int:
@@ -38,27 +44,56 @@ class Line:
         """Hangs up."""
         self._connection.close()
 
-    def send(self, payload: bytes) -> None:
-        """Sends a message; an OSError says that nobody is there."""
+    # -- speaking -------------------------------------------------------------------------------------
+
+    def say(self, payload: bytes) -> None:
+        """Adds a message to what is to be sent."""
         short = len(payload) <= _LONGEST_SHORT
         header = _SHORT.pack(len(payload)) if short else _LONG.pack(-1, len(payload))
-        for part in (header + payload,) if len(payload) < _CHUNK else (header, payload):
-            unsent = memoryview(part)
-            while unsent:
-                with suppress(BlockingIOError):
-                    unsent = unsent[os.write(self.fileno(), unsent[:_CHUNK]) :]
-                    continue
-                if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN and not self.pull():
-                    raise BrokenPipeError("The other end is closed.")
+        parts = (header + payload,) if len(payload) < _CHUNK else (header, payload)
+        self._unsent.extend(memoryview(part) for part in parts)
 
-    def send_descriptor(self, descriptor: int, pid: int | None) -> None:
-        """Gives the process at the other end an open file of ours."""
-        self._wait(select.POLLOUT)
-        reduction.send_handle(self._connection, descriptor, pid)
+    def give(self, descriptor: int) -> None:
+        """Adds an open file of ours, which must stay open until it was sent."""
+        self._unsent.append(descriptor)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something is still to be sent."""
+        return bool(self._unsent)
+
+    def push(self) -> None:
+        """Sends what goes without waiting; forgets it if nobody is there, which whoever waits for answers will notice.
+
+        To be called with signals blocked: what was sent must not be sent again.
+        """
+        try:
+            while self._unsent:
+                self._push_first()
+        except BlockingIOError:
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            self._unsent.clear()
+
+    def _push_first(self) -> None:
+        part = self._unsent[0]
+        if isinstance(part, int):
+            reduction.send_handle(self._connection, part, None)
+        else:
+            sent = os.write(self.fileno(), part[:_CHUNK])
+            self.traffic += sent
+            if sent < len(part):
+                self._unsent[0] = part[sent:]
+                return
+        self._unsent.popleft()
+
+    # -- listening ------------------------------------------------------------------------------------
 
     def has_arrived(self, timeout: float) -> bool:
         """Whether there is something to ``pull`` within so many seconds, if only the end."""
-        return bool(self._wait(select.POLLIN, timeout))
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
 
     def pull(self) -> bool:
         """Takes over what has arrived, if anything; False when the other end is closed and nothing is left to read."""
@@ -70,6 +105,7 @@ class Line:
             except ConnectionResetError:
                 return False
             self._arrived += data
+            self.traffic += len(data)
         return bool(data)
 
     def has_message(self) -> bool:
@@ -95,8 +131,10 @@ class Line:
             return 1, 0
         return _LONG.size, _LONG.size + int(_LONG.unpack_from(self._arrived)[1])
 
-    def _wait(self, events: int, timeout: float | None = None) -> int:
-        poll = select.poll()
-        poll.register(self.fileno(), events)
-        ready = poll.poll(None if timeout is None else timeout * 1000)
-        return ready[0][1] if ready else 0
+
+def ready_lines(lines: Iterable[Line], timeout: float) -> list[Line]:
+    """Those that can ``push`` what they have, or have something to ``pull``, within so many seconds."""
+    poll, by_descriptor = select.poll(), {line.fileno(): line for line in lines}
+    for descriptor, line in by_descriptor.items():
+        poll.register(descriptor, select.POLLIN | select.POLLOUT if line.has_unsent else select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(timeout * 1000)]

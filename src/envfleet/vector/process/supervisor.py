@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
-from envfleet.vector.process.watch import Watch
+from envfleet.vector.process.watch import Watch, deadline_after
 from envfleet.vector.process.worker import Berth
 from envfleet.vector.rebuilding import Replay
 from envfleet.vector.replacing import Replacements
@@ -36,6 +35,8 @@ from envfleet.vector.replays import Replays
 from envfleet.vector.restarts import Care
 from envfleet.vector.share import Activity, ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
+
+T = TypeVar("T")
 
 
 @final
@@ -105,9 +106,9 @@ class Supervisor:
                 raise self._error(lost) from None
 
     def _settle(self, worker: int) -> None:
-        assert self._descriptor is not None
-        self._crew.send(worker, self._berth)
-        self._crew.send_descriptor(worker, self._descriptor)
+        with signals_blocked():
+            self._crew.tell(worker, self._berth, self._descriptor)
+        self._arrivals.settle(worker)
 
     # -- turns: all environments of all workers -------------------------------------------------------
 
@@ -136,33 +137,39 @@ class Supervisor:
             # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, num_workers, protocol.ORDER)
             for worker, payload in enumerate(payloads):
-                self._send(worker, payload)
-
-    def _send(self, worker: int, payload: bytes) -> None:
-        with suppress(LostWorker):  # whoever waits for its answer will notice, and knows what to do
-            self._crew.send(worker, payload)
+                self._crew.tell(worker, payload)
+        self._see_through(partial(self._watch.deliver, self._unfinished))
 
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._check_ours()
-        mailroom = self._mailroom
-        while True:
-            try:
-                self._watch.wait(mailroom.wait_done, self._unfinished, timeout)
-                if not self._excuses and mailroom.is_silent(protocol.ALL_IN_BLOCK):
-                    self._end_turn()
-                    return self._silence
-                payloads = self._read_answers()
-                break
-            except LostWorker as lost:
-                self._replace(lost)
-                self._go_on_with_turn(lost)
+        payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
         self._end_turn()
+        if payloads is None:
+            return self._silence
         excuses, self._excuses = self._excuses, {}
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
         return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+
+    def _see_through(self, wait: Callable[[], T]) -> T:
+        """Waits; whoever is lost meanwhile is replaced, if it may be, and the new one is given its part of the turn."""
+        while True:
+            try:
+                return wait()
+            except LostWorker as lost:
+                self._replace(lost)
+                self._go_on_with_turn(lost)
+
+    def _await_answers(self, deadline: float) -> list[bytes | None] | None:
+        """What the workers say, in order; None if nobody says anything."""
+        assert self._mailroom is not None
+        self._watch.deliver(self._unfinished, deadline)
+        self._watch.wait(self._mailroom.wait_done, self._unfinished, deadline)
+        if not self._excuses and self._mailroom.is_silent(protocol.ALL_IN_BLOCK):
+            return None
+        return self._read_answers(deadline)
 
     def _end_turn(self) -> None:
         assert self._mailroom is not None
@@ -171,7 +178,7 @@ class Supervisor:
             self._legacy.note_turn(self._order)
             self._collected_turns = turns
 
-    def _read_answers(self) -> list[bytes | None]:
+    def _read_answers(self, deadline: float) -> list[bytes | None]:
         assert self._mailroom is not None
         turn = self._mailroom.turns()
         if self._inbox[0] != turn:
@@ -180,7 +187,12 @@ class Supervisor:
         while len(payloads) < len(self._crew):  # goes on where an interruption stopped it
             worker = len(payloads)
             speaks = worker not in self._excuses and self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
-            payloads.append(self._crew.receive(worker) if speaks else None)
+            if not speaks:
+                payloads.append(None)
+                continue
+            self._watch.await_message(worker, deadline)
+            with signals_blocked():  # or an interruption would lose what was taken
+                payloads.append(self._crew.pop_message(worker))
         return payloads
 
     def _unfinished(self) -> list[int]:
@@ -192,7 +204,8 @@ class Supervisor:
     def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
         """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
         self._check_ours()
-        return self._tickets.steps(rows, loose_actions)
+        send = self._tickets.steps(rows, loose_actions)
+        return partial(self._send_parcels, send) if loose_actions else send
 
     def resets(self, order: ResetOrder) -> Callable[[], None]:
         """What has all environments reset, each as soon as its worker comes to it."""
@@ -201,19 +214,29 @@ class Supervisor:
 
         def note_and_send() -> None:
             self._legacy.note_resets(order)
-            send()
+            self._send_parcels(send)
 
         return note_and_send
+
+    def _send_parcels(self, send: Callable[[], None]) -> None:
+        """Sends tickets with something beside the block; whoever is lost meanwhile is replaced, if it may be."""
+        send()
+        while not self._crew.all_sent:
+            try:
+                self._watch.deliver(self._tickets.still_out)
+            except LostWorker as lost:
+                self._replace(lost)
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._check_ours()
+        deadline = deadline_after(timeout)
         while True:
             try:
-                results = self._tickets.take(count)
+                results = self._tickets.take(count, deadline)
                 if results is not None:
                     return results
-                self._tickets.wait_for(count, timeout)
+                self._tickets.wait_for(count, deadline)
             except LostWorker as lost:
                 self._replace(lost)
 
@@ -293,7 +316,7 @@ class Supervisor:
         else:
             with signals_blocked():
                 self._mailroom.post_again(worker, protocol.ORDER)
-                self._send(worker, dumps_by_value(order.part(*self._bounds[worker])))
+                self._crew.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
 
     def _excuse(self, lost: LostWorker) -> Failure:
         env = self._watch.env_of(lost.worker)
@@ -349,6 +372,7 @@ class Supervisor:
             self._crew.dismiss()
             return
         while any(self._crew.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
+            self._crew.deliver(range(len(self._crew)), 0.0)  # what an interruption left
             mailroom.wait_done(0.01, 0.0, 0.0)
         for worker in set(range(len(self._crew))) - set(self._unfinished()):
             if self._crew.is_alive(worker):

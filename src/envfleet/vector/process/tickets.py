@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, final
 
@@ -47,7 +47,7 @@ class Tickets:
         num_envs = bounds[-1][1] if bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
         self._is_taking_over = False
-        self._unheard: set[int] = set()
+        self._unheard: dict[int, LostWorker] = {}
 
     # Both pack first: what cannot be packed must change nothing, and only what they return sends.
 
@@ -74,22 +74,21 @@ class Tickets:
             for i, parcel in enumerate(parcels):
                 # The ticket first: a long message needs a reader at the other end.
                 self._mailroom.send(rows[i : i + 1], kind)
-                with suppress(LostWorker):  # whoever waits for its answer will notice
-                    self._crew.send(self._worker_of(int(rows[i])), parcel)
+                self._crew.tell(self._worker_of(int(rows[i])), parcel)
 
-    def take(self, count: int) -> tuple[Rows, list[Report | None]] | None:
+    def take(self, count: int, deadline: float = math.inf) -> tuple[Rows, list[Report | None]] | None:
         """The oldest ``count`` results, with one report (or None) each; None if there are fewer.
 
-        Raises LostWorker if one said that more would follow, and died.
+        Raises LostWorker if one said that more would follow, and was lost before it came.
         """
         rows = self._take_plain(count)
         if rows is not None:
             return rows, [None] * count
         missing = count - len(self._backlog)
         if missing > 0 and (self._is_taking_over or self._mailroom.num_ready() >= missing):
-            self.collect()
+            self.collect(deadline)
         if self._unheard:
-            raise self._crew.lost(self._worker_of(min(self._unheard)))
+            raise self._unheard[min(self._unheard)]
         if len(self._backlog) < count:
             return None
         taken = [self._backlog.popleft() for _ in range(count)]
@@ -113,45 +112,61 @@ class Tickets:
         self._is_taking_over = False
         return taken
 
-    def wait_for(self, count: int, timeout: float | None) -> None:
+    def wait_for(self, count: int, deadline: float = math.inf) -> None:
         """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
-        self._watch.look_now_and_then(self.workers_out)
-        self._watch.wait(self._ready(count - len(self._backlog)), self.workers_out, timeout)
+        busy = partial(self.still_out, deadline)
+        self._watch.deliver(busy, deadline)
+        self._watch.look_now_and_then(busy)
+        self._watch.wait(partial(self._are_there, count), busy, deadline)
 
-    def _ready(self, count: int) -> Callable[[float, float, float], bool]:
-        wait_ready = self._mailroom.wait_ready
-        return lambda timeout, pause, yield_: wait_ready(count, timeout, pause, yield_)
+    def _are_there(self, count: int, timeout: float, pause: float, yield_: float) -> bool:
+        missing = count - len(self._backlog)
+        return missing <= 0 or bool(self._unheard) or self._mailroom.wait_ready(missing, timeout, pause, yield_)
 
-    def collect(self) -> None:
-        """Takes over all results that are there."""
+    def still_out(self, deadline: float = math.inf) -> list[int]:
+        """The workers that have something to do, once they were heard.
+
+        One that has done everything has nothing to do, also before it was collected. And one whose long report nobody
+        reads does not come to its next environment, for which somebody may be waiting.
+        """
+        self.collect(deadline)
+        return self.workers_out()
+
+    def collect(self, deadline: float = math.inf) -> None:
+        """Takes over all results that are there; a TimeoutError loses nothing."""
         if self._is_taking_over:  # an interruption left something
-            self._take_over()
+            self._take_over(deadline)
         self._is_taking_over = True
         self._mailroom.collect(self._collected, self._statuses)
-        self._take_over()
+        self._take_over(deadline)
 
-    def _take_over(self) -> None:
-        places = np.flatnonzero(self._statuses != _NO_RESULT)
-        rows = self._collected[places]
-        # Each result is marked as taken over together with its message: an interruption must not part them.
-        for place in places.tolist():
-            row, status = int(self._collected[place]), self._statuses[place]
-            if status != protocol.REPORT_FOLLOWS:
-                self._backlog.append((row, None))
-                self._statuses[place] = _NO_RESULT
-                continue
-            worker = self._worker_of(row)
-            try:
-                self._crew.await_message(worker)
-            except LostWorker:  # it died before it said what there was to say
-                self._unheard.add(row)
-                self._statuses[place] = _NO_RESULT
-                continue
-            with signals_blocked():
-                self._backlog.append((row, self._crew.pop_message(worker)))
-                self._statuses[place] = _NO_RESULT
-        self._note([row for row in rows.tolist() if row not in self._unheard])
+    def _take_over(self, deadline: float) -> None:
+        taken: list[int] = []
+        try:
+            for place in np.flatnonzero(self._statuses != _NO_RESULT).tolist():
+                self._take_over_one(place, deadline)
+                taken.append(int(self._collected[place]))
+        finally:
+            self._note([row for row in taken if row not in self._unheard])
         self._is_taking_over = False
+
+    def _take_over_one(self, place: int, deadline: float) -> None:
+        """Marks a result as taken over together with its message: an interruption must not part them."""
+        row = int(self._collected[place])
+        if self._statuses[place] != protocol.REPORT_FOLLOWS:
+            self._backlog.append((row, None))
+            self._statuses[place] = _NO_RESULT
+            return
+        worker = self._worker_of(row)
+        try:
+            self._watch.await_message(worker, deadline)
+        except LostWorker as lost:  # before it said what there was to say
+            self._unheard[row] = lost
+            self._statuses[place] = _NO_RESULT
+            return
+        with signals_blocked():
+            self._backlog.append((row, self._crew.pop_message(worker)))
+            self._statuses[place] = _NO_RESULT
 
     def _note(self, rows: Sequence[int]) -> None:
         for row in rows if self._reset_parcels else ():
@@ -163,7 +178,8 @@ class Tickets:
         """The tickets ``(row, kind)`` that a dead worker leaves undone; all its results must be collected before."""
         rows = range(*self._bounds[worker])
         lost = [row for row in rows if row in self._unheard or self._mailroom.kind_out(row) is not None]
-        self._unheard -= set(lost)
+        for row in lost:
+            self._unheard.pop(row, None)
         # What came with an action is forgotten: an environment that was made again takes none.
         return [(row, protocol.RESET_ROW if row in self._reset_parcels else protocol.STEP_ROW) for row in lost]
 

@@ -22,7 +22,7 @@ from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care
 from envfleet.vector.share import Activity
 
-_Sign: TypeAlias = tuple[int, tuple[int, int]]
+_Sign: TypeAlias = tuple[int, tuple[int, int], int]
 
 
 @final
@@ -52,24 +52,40 @@ class Watch:
         self._warned: dict[int, _Sign] = {}
 
     def wait(
-        self, condition: Callable[[float, float, float], bool], busy: Callable[[], list[int]], timeout: float | None
+        self,
+        condition: Callable[[float, float, float], bool],
+        busy: Callable[[], list[int]],
+        deadline: float = math.inf,
     ) -> None:
         """Waits until ``condition(seconds, pause, yield)`` holds, looking at the ``busy()`` workers again and again.
 
-        Raises LostWorker as ``look`` does, and TimeoutError after ``timeout`` seconds.
+        Raises LostWorker as ``look`` does, and TimeoutError after ``deadline``, by ``time.monotonic()``.
         """
         start = time.monotonic()
-        left = math.inf if timeout is None else timeout
         patience = self._patience.now()
-        while not condition(min(protocol.WATCH_INTERVAL, left), patience.pause, patience.yield_):
-            self.look(busy())
+        while not condition(_slice(deadline), patience.pause, patience.yield_):
+            self._go_on(busy, deadline)
             patience = ASLEEP
-            left = math.inf if timeout is None else start + timeout - time.monotonic()
-            if left <= 0:
-                raise multiprocessing.TimeoutError(
-                    f"Workers {busy()} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
-                )
         self._patience.learn(time.monotonic() - start)
+
+    def deliver(self, busy: Callable[[], list[int]], deadline: float = math.inf) -> None:
+        """Waits until everything that workers were told is on its way, as ``wait`` does."""
+        while not self._crew.all_sent and not self._crew.deliver(range(len(self._crew)), _slice(deadline)):
+            self._go_on(busy, deadline)
+
+    def await_message(self, worker: int, deadline: float = math.inf) -> None:
+        """Waits until there is one for ``Crew.pop_message``, as ``wait`` does.
+
+        Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
+        """
+        while not self._crew.has_heard(worker, _slice(deadline)):
+            self._look_at(worker, time.monotonic())
+            _check_time([worker], deadline)
+
+    def _go_on(self, busy: Callable[[], list[int]], deadline: float) -> None:
+        workers = busy()
+        self.look(workers)
+        _check_time(workers, deadline)
 
     def look_now_and_then(self, busy: Callable[[], list[int]]) -> None:
         """One that is stuck must be noticed even while others keep the caller from waiting."""
@@ -90,7 +106,8 @@ class Watch:
 
     def _look_at(self, worker: int, now: float) -> None:
         # What it was given counts too: one that has just got something to do may not have begun.
-        sign = self._cell(worker), self._mailroom.received(worker)
+        # And what travels: one that has much to say, or is told much, is not stuck.
+        sign = self._cell(worker), self._mailroom.received(worker), self._crew.traffic(worker)
         seen, since = self._seen.get(worker, (None, now))
         if sign != seen:
             self._seen[worker] = sign, now
@@ -140,3 +157,22 @@ class Watch:
 
     def _doing(self, worker: int) -> str:
         return f" while environment {self.env_of(worker)} was at work" if self.is_at_work(worker) else ""
+
+
+def deadline_after(timeout: float | None) -> float:
+    """By ``time.monotonic()``; infinite for None."""
+    return math.inf if timeout is None else time.monotonic() + timeout
+
+
+def _slice(deadline: float) -> float:
+    """Seconds to wait before the next look."""
+    if deadline == math.inf:
+        return protocol.WATCH_INTERVAL
+    return min(protocol.WATCH_INTERVAL, max(0.0, deadline - time.monotonic()))
+
+
+def _check_time(workers: list[int], deadline: float) -> None:
+    if time.monotonic() >= deadline:
+        raise multiprocessing.TimeoutError(
+            f"Workers {workers} did not finish in time. Nothing is lost: wait again to collect it."
+        )
