@@ -2,9 +2,15 @@
 //
 // A thread in poll() on a pidfd costs nothing, needs no GIL, and, unlike PR_SET_PDEATHSIG, is not
 // fooled when the *thread* that started the worker ends while its process lives on.
+//
+// A stopped process (SIGSTOP) has no thread that runs. So the kernel is asked to continue it when
+// its parent ends; the thread then sees whether that was the end it waits for. SIGCONT does nothing
+// to a process that was not stopped, so here it does no harm to be fooled.
 #pragma once
 
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,7 +20,9 @@
 
 namespace envfleet {
 
+// To be called by the main thread: the kernel forgets what another asked for when that one ends.
 inline void exit_with_process(int pid) {
+    prctl(PR_SET_PDEATHSIG, SIGCONT);
     const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     if (pidfd == -1) {
         if (errno == ESRCH) _exit(1);

@@ -7,14 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
-from fleets import BENCHMARKS, fleet, make, soon, still_running, zeros
+from fleets import BENCHMARKS, SOON, fleet, make, soon, still_running, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import ClosedEnvironmentError, EnvRaisedError, WorkerError
@@ -28,12 +30,15 @@ from soaking.faulty import Fault, faulty_fns
 from envfleet.errors import *
 from envfleet.vector import AsyncVectorEnv
 """
-FLEET = """
+MAKE = """
 envs = AsyncVectorEnv(faulty_fns(4), context=sys.argv[1], num_workers=2, batch_size=1, on_failure=sys.argv[2])
 envs.reset(seed=0)
 zeros = np.zeros(4, np.int64)
+"""
+TELL = """
 print(*(process.pid for process in envs.processes), flush=True)
 """
+FLEET = MAKE + TELL
 
 
 @contextmanager
@@ -79,6 +84,43 @@ def test_workers_end_within_two_seconds_of_a_killed_caller(doing: str, start_met
         process.wait()
         assert still_running(workers, 2) == []
     assert set(os.listdir("/dev/shm")) <= shared_files  # noqa: PTH208
+
+
+# Made by a thread that has ended: to the kernel, that thread was the workers' parent.
+FLEET_OF_A_THREAD = f"""
+import threading
+thread = threading.Thread(target=lambda: exec({MAKE!r}, globals()))
+thread.start()
+thread.join()
+{TELL}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "start_method"),
+    [(FLEET, "fork"), (FLEET, "spawn"), (FLEET, "forkserver"), (FLEET_OF_A_THREAD, "fork")],
+    ids=["fork", "spawn", "forkserver", "fork in a thread"],
+)
+def test_stopped_workers_end_within_two_seconds_of_a_killed_caller(body: str, start_method: str) -> None:
+    with script(body + "sys.stdin.read()", start_method, "restart") as (process, workers):
+        assert len(workers) == 2
+        helpers = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        wait_until_stopped(workers)
+        process.kill()
+        process.wait()
+        assert still_running([*workers, *helpers], 2) == []
+
+
+def wait_until_stopped(pids: list[int]) -> None:
+    deadline = time.monotonic() + SOON
+    while any(psutil.Process(pid).status() != psutil.STATUS_STOPPED for pid in pids):
+        assert time.monotonic() < deadline
+
+
+def test_the_end_of_the_thread_that_made_a_fleet_harms_nobody() -> None:
+    check(FLEET_OF_A_THREAD + "assert envs.step(zeros)[0]['count'][:, 2].tolist() == [1] * 4", "fork", "raise")
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ class _Pickled:
         self._bytes = dumps_by_value(task)
 
     def __call__(self, connection: Connection) -> None:
+        _let_go_of_fork_server()
         worker_main(pickle.loads(self._bytes), connection)
 
 
@@ -100,6 +101,18 @@ def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> 
         with _ctrl_c_kept_from_children():
             process.start()
     return process
+
+
+def _let_go_of_fork_server() -> None:
+    """In a worker that a fork server started: it does not keep the fork server alive.
+
+    Which ends when the last process does that holds its pipe, and with its end wakes workers that are stopped, see
+    cpp/engine/watchdog.h: no stopped worker may hold it. Workers never start processes by this fork server.
+    """
+    server: Any = getattr(forkserver, "_forkserver", None)
+    if forkserver.get_inherited_fds() is not None and server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
 
 
 @contextmanager
