@@ -79,7 +79,7 @@ class EnvRaisedError(WorkerError):
         method: What the environment was doing: "make", "reset", "step", "call" or "set_attr".
         activity: The same as code, with the name of what was called.
         traceback_text: The traceback from where the environment runs.
-        note: What was tried about it, if anything.
+        note: What was tried about it, or what to try.
     """
 
     note: str

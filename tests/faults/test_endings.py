@@ -279,6 +279,7 @@ def test_a_constructor_that_fails_in_one_of_many_leaves_nothing(
     ):
         AsyncVectorEnv(fns, context=start_method, num_workers=2, on_failure=on_failure)
     assert caught.value.env_indices == (broken,)
+    assert "Try whether a single one can be made" in str(caught.value)
 
 
 TOO_LARGE = """

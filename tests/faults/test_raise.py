@@ -90,6 +90,9 @@ def assert_told(error: WorkerError, envs: AsyncVectorEnv, victim: int) -> None:
     assert error.worker == worker
     assert victim in error.env_indices
     assert f"worker {worker}" in str(error).lower()
+    goes_on = isinstance(error, EnvRaisedError) and error.method == "call"
+    for advice in ["The fleet goes on"] if goes_on else ["reset()", 'on_failure="restart"', "SyncVectorEnv"]:
+        assert advice in str(error)
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -160,6 +163,7 @@ def test_an_unpicklable_info_is_told_and_survived(envs: AsyncVectorEnv, where: s
         inflict(envs, where, 1, Fault.UNPICKLABLE)
     assert caught.value.env_indices == (1,)
     assert "lock" in str(caught.value)
+    assert "Return plain data, or use SyncVectorEnv" in str(caught.value)
 
 
 @pytest.mark.parametrize("where", ["step", "reset", "send"])

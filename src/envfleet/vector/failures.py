@@ -13,6 +13,15 @@ from envfleet.vector.buffers import LayoutError
 
 Answer = TypeVar("Answer")
 
+START_OVER = 'reset() starts over; with on_failure="restart" the environment would have been made again by itself.'
+"""What to try when an environment failed in a step or a reset and nothing was done about it."""
+
+_ADVICE = {
+    "make": "Try whether a single one can be made, outside the fleet.",
+    "call": "The fleet goes on as before.",
+    "set_attr": "The fleet goes on as before.",
+}
+
 
 @dataclass(slots=True)
 class Failure:
@@ -21,7 +30,7 @@ class Failure:
     Attributes:
         method: "make", "restart", "reset", "step", "call", "set_attr" or "close".
         name: Of a call or an attribute.
-        note: What was tried about it.
+        note: What was tried about it, or what to try.
     """
 
     env_index: int
@@ -46,10 +55,11 @@ def as_error(failure: Failure, worker: int | None) -> WorkerError:
     """The error to raise for a failure."""
     if isinstance(failure.error, WorkerError) and not failure.traceback_text:
         return failure.error  # raised by nobody: it is how a worker's end is told
+    note = _note(failure, worker)
     if isinstance(failure.error, LayoutError):
         return InvalidOutputError(
             f"Environment {failure.env_index} (in {where(worker)}) returned from {failure.activity} what does not "
-            f"fit its spaces. {failure.error}.{failure.note and ' ' + failure.note}",
+            f"fit its spaces. {failure.error}.{note and ' ' + note}",
             worker=worker,
             env_indices=(failure.env_index,),
         )
@@ -58,10 +68,16 @@ def as_error(failure: Failure, worker: int | None) -> WorkerError:
         traceback_text=failure.traceback_text,
         method=failure.method,
         activity=failure.activity,
-        note=failure.note,
+        note=note,
         worker=worker,
         env_index=failure.env_index,
     )
+
+
+def _note(failure: Failure, worker: int | None) -> str:
+    if not failure.note:
+        return _ADVICE.get(failure.method, "")
+    return failure.note if worker is None else f"{failure.note} Debuggers work in SyncVectorEnv."
 
 
 def unless_failed(answer: Answer | Failure, worker: int) -> Answer:

@@ -54,7 +54,9 @@ def load_report(payload: bytes | None, env_index: int, method: str = "call") -> 
     try:
         report: Report = pickle.loads(payload)
     except Exception as error:
-        return Report(failures=[Failure.of(error, env_index, method)])
+        failure = Failure.of(error, env_index, method)
+        failure.note = "What it returned cannot be unpickled in the caller's process: return plain data."
+        return Report(failures=[failure])
     return report
 
 

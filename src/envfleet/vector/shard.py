@@ -20,7 +20,7 @@ from envfleet.episodes import Redraw, RedrawnEnv, StreamRecord
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.asking import ask
 from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
-from envfleet.vector.failures import Failure
+from envfleet.vector.failures import START_OVER, Failure
 from envfleet.vector.infos import Info, InfoWriter
 from envfleet.vector.member import AnyEnv, Member
 from envfleet.vector.orders import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
@@ -273,6 +273,8 @@ class Shard:
                 return
             except (Exception, SystemExit) as error:
                 failure = Failure.of(error, self._first_index + row, "restart")
+        else:
+            failure.note = START_OVER
         failures.append(failure)
         self._progress.enter(row + 1)
 
