@@ -63,8 +63,8 @@ def start_method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=["fork alone", "fork shared", "spawn shared"], scope="module")
+@pytest.fixture(params=["fork alone", "fork shared", "spawn alone", "spawn shared"], scope="module")
 def sharing(request: pytest.FixtureRequest) -> tuple[int, str]:
-    """How many environments share a worker, and how it is started; a start takes spawn a second."""
+    """How many environments share a worker, and how it is started."""
     start_method, how = request.param.split()
     return {"alone": 1, "shared": 3}[how], start_method

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from soaking.faulty import Fault, FaultyEnv, faulty_fns
+from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 from soaking.oracle import Lone
 
 from envfleet.testing import assert_same
@@ -28,8 +29,11 @@ SOON = 10.0
 # Short, but longer than a loaded machine keeps a worker from getting on.
 STEP_TIMEOUT = 0.6
 
+PLACES = ("step", "reset", "call", "send", "async_reset")
+
 DEADLY = {Fault.EXIT: "exit code 41", Fault.KILL: "SIGKILL", Fault.CRASH: "SIGSEGV"}
 STUCK = (Fault.STOP, Fault.LOOP, Fault.HOLD_GIL)
+LOST = {**DEADLY, **dict.fromkeys(STUCK, f"had not finished after {STEP_TIMEOUT} s")}
 BAD_OUTPUTS = {
     Fault.BAD_SHAPE: r"observation\['draw'\]: expected shape \(3,\), got \(1,\)",
     Fault.BAD_DTYPE: r"observation\['count'\]: expected dtype int64, got float64",
@@ -62,6 +66,18 @@ def skip_on_spawn(envs: AsyncVectorEnv, where: str, places: Sequence[str]) -> No
         pytest.skip("fork has to do")
 
 
+def by_turns_on_spawn(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
+    """Spawn takes a second to start a worker again: there each fault meets each place once.
+
+    By turns alone in its worker and beside others, so that each fault and each place meets both; fork has all
+    combinations. Tickets are left to fork: they lie in the block, which is the same however a worker was started.
+    """
+    skip_on_spawn(envs, where, PLACES[:3])
+    alone = envs.num_envs == NUM_WORKERS
+    if envs.context == "spawn" and (fault + PLACES.index(where)) % 2 == alone:
+        pytest.skip("it is the others' turn")
+
+
 def zeros(envs: AsyncVectorEnv, faults: dict[int, Fault] | None = None) -> Any:
     """Harmless actions, but for those told to fail."""
     actions = np.zeros(envs.num_envs, np.int64)
@@ -73,6 +89,37 @@ def zeros(envs: AsyncVectorEnv, faults: dict[int, Fault] | None = None) -> Any:
 def options(envs: AsyncVectorEnv, victim: int, fault: Fault) -> list[Any]:
     """Reset options that tell one environment to fail."""
     return [{"fault": int(fault)} if env == victim else None for env in range(envs.num_envs)]
+
+
+def inflict(envs: AsyncVectorEnv, where: str, victim: int, fault: Fault) -> Any:
+    """Have one environment fail somewhere; returns what came out, until all have come."""
+    if where == "step":
+        return envs.step(zeros(envs, {victim: fault}))
+    if where == "reset":
+        return envs.reset(options=options(envs, victim, fault))
+    if where == "call":
+        return envs.call("suffer", int(fault), indices=[victim])
+    envs.send(zeros(envs, {victim: fault})) if where == "send" else envs.async_reset(
+        options=options(envs, victim, fault)
+    )
+    return [envs.recv() for _ in range(envs.num_envs)]
+
+
+class OnceEnv(FaultyEnv):
+    """Obeys an order to fail in `reset` that names a mark only once: the mark outlives the process."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if options and "mark" in options:
+            try:
+                Path(options["mark"]).touch(exist_ok=False)
+            except FileExistsError:
+                options = None
+        return super().reset(seed=seed, options=options)
+
+
+def once_fns(num_envs: int) -> list[Callable[[], FaultyEnv]]:
+    """As `faulty_fns`, of environments that recover."""
+    return [partial(OnceEnv, Habits(index, 5 + index)) for index in range(num_envs)]
 
 
 def siblings(envs: AsyncVectorEnv, victim: int) -> list[int]:

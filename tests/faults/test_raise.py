@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pytest
 from fleets import (
     BAD_OUTPUTS,
     DEADLY,
+    LOST,
+    PLACES,
     STEP_TIMEOUT,
     STUCK,
     Oracle,
+    by_turns_on_spawn,
     fleet,
+    inflict,
     make,
-    options,
     siblings,
     skip_on_spawn,
     soon,
@@ -37,51 +38,28 @@ from envfleet.errors import (
 )
 from envfleet.vector import AsyncVectorEnv
 
-PLACES = ("step", "reset", "call", "send", "async_reset")
-
 
 @pytest.fixture(scope="module")
 def envs(sharing: tuple[int, str]) -> Iterator[AsyncVectorEnv]:
-    """One fleet for all: whatever a test does to it, the next begins with a reset that must revive it."""
+    """One fleet for all: whatever a test does to it, a reset must revive it."""
     with fleet(*sharing, step_timeout=60, batch_size=1) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
-def watched(start_method: str) -> Iterator[AsyncVectorEnv]:
+def watched(sharing: tuple[int, str]) -> Iterator[AsyncVectorEnv]:
     """The same with little patience."""
-    with fleet(2, start_method, step_timeout=STEP_TIMEOUT, batch_size=1) as one:
+    with fleet(*sharing, step_timeout=STEP_TIMEOUT, batch_size=1) as one:
         yield one
 
 
-def inflict(envs: AsyncVectorEnv, where: str, victim: int, fault: Fault) -> Any:
-    """Have one environment fail somewhere; returns what came out, until all have come."""
-    if where == "step":
-        return envs.step(zeros(envs, {victim: fault}))
-    if where == "reset":
-        return envs.reset(options=options(envs, victim, fault))
-    if where == "call":
-        return envs.call("suffer", int(fault), indices=[victim])
-    envs.send(zeros(envs, {victim: fault})) if where == "send" else envs.async_reset(
-        options=options(envs, victim, fault)
-    )
-    return [envs.recv() for _ in range(envs.num_envs)]
-
-
-def revive(envs: AsyncVectorEnv) -> None:
-    """Assert that a reset makes the fleet as good as new."""
+def revive(envs: AsyncVectorEnv, made_again: Sequence[int] = ()) -> None:
+    """Assert that a reset makes the fleet as good as new, and tells which environments had to be made again."""
     oracle = Oracle(envs.num_envs)
-    rows = oracle.reset(seed=7)
     with soon():
         result = envs.reset(seed=7)
-    for env, row in enumerate(rows):
-        # Environments that were made again have forgotten how many episodes there were.
-        np.testing.assert_array_equal(result[0]["draw"][env], row[0]["draw"])
-    for number in range(3):
-        actions = np.full(envs.num_envs, number)
-        step = envs.step(actions)
-        for env, lone in enumerate(oracle.lone):
-            np.testing.assert_array_equal(step[0]["draw"][env], lone.step(number)[0]["draw"])
+    oracle.assert_reset(result, oracle.reset(seed=7), made_again)
+    oracle.assert_steps(envs, 3)
 
 
 def assert_told(error: WorkerError, envs: AsyncVectorEnv, victim: int) -> None:
@@ -98,7 +76,7 @@ def assert_told(error: WorkerError, envs: AsyncVectorEnv, victim: int) -> None:
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fault", DEADLY, ids=lambda fault: fault.name)
 def test_a_death_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    skip_on_spawn(envs, where, ["step", "reset", "call"] if fault is Fault.KILL else ["step"])
+    by_turns_on_spawn(envs, fault, where)
     revive(envs)
     victim = envs.num_envs - 1
     with soon(), pytest.raises(WorkerDiedError, match=DEADLY[fault]) as caught:
@@ -109,19 +87,21 @@ def test_a_death_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where:
     assert "reset()" in str(caught.value)
     with pytest.raises(WorkerDiedError, match=DEADLY[fault]):
         envs.step(zeros(envs))
+    revive(envs, siblings(envs, victim))
 
 
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fault", STUCK, ids=lambda fault: fault.name)
 def test_a_hang_is_ended_told_and_survived(watched: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    skip_on_spawn(watched, where, ["step"] if fault is Fault.HOLD_GIL else [])
+    by_turns_on_spawn(watched, fault, where)
     revive(watched)
-    victim = 3
-    with soon(), pytest.raises(WorkerStuckError, match=f"environment {victim} had not finished after 0.6 s") as caught:
+    victim = watched.num_envs - 1
+    with soon(), pytest.raises(WorkerStuckError, match=f"environment {victim} {LOST[fault]}") as caught:
         inflict(watched, where, victim, fault)
     assert_told(caught.value, watched, victim)
     assert isinstance(caught.value, TimeoutError)
     assert "step_timeout" in str(caught.value)
+    revive(watched, siblings(watched, victim))
 
 
 @pytest.mark.parametrize("where", PLACES)
@@ -139,7 +119,7 @@ def test_an_exception_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> 
     else:
         with pytest.raises(ResetNeeded, match="Environment 1"):
             envs.step(zeros(envs))
-    envs.reset()
+    revive(envs)
     assert envs.call("process_id") == pids  # nobody had to die for it
 
 
@@ -154,6 +134,7 @@ def test_a_bad_output_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, w
     assert_told(caught.value, envs, 1)
     assert caught.value.env_indices == (1,)
     assert f"returned from {'reset' if 'reset' in where else 'step'}()" in str(caught.value)
+    revive(envs)
 
 
 @pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
@@ -164,6 +145,7 @@ def test_an_unpicklable_info_is_told_and_survived(envs: AsyncVectorEnv, where: s
     assert caught.value.env_indices == (1,)
     assert "lock" in str(caught.value)
     assert "Return plain data, or use SyncVectorEnv" in str(caught.value)
+    revive(envs)
 
 
 @pytest.mark.parametrize("where", ["step", "reset", "send"])
@@ -185,13 +167,15 @@ def test_a_worker_killed_in_the_middle_of_a_message_is_told(envs: AsyncVectorEnv
     os.kill(pid, signal.SIGKILL)
     with soon(), pytest.raises(WorkerDiedError, match="SIGKILL"):
         envs.step_wait()
+    revive(envs, siblings(envs, envs.num_envs - 1))
 
 
 def test_a_stopped_worker_that_had_nothing_to_do_is_told(watched: AsyncVectorEnv) -> None:
     revive(watched)
-    os.kill(watched.call("process_id")[3], signal.SIGSTOP)
+    os.kill(watched.call("process_id")[-1], signal.SIGSTOP)
     with soon(), pytest.raises(WorkerStuckError, match=r"it did nothing after 0.6 s"):
         watched.step(zeros(watched))
+    revive(watched, siblings(watched, watched.num_envs - 1))
 
 
 def test_a_worker_that_dies_with_nothing_to_do_blames_no_environment(envs: AsyncVectorEnv) -> None:
@@ -202,18 +186,19 @@ def test_a_worker_that_dies_with_nothing_to_do_blames_no_environment(envs: Async
         envs.step(zeros(envs))
     assert "at work" not in str(caught.value)
     assert f"pid {pid}" in str(caught.value)
+    revive(envs, siblings(envs, 0))
 
 
-def test_a_caller_that_takes_its_time_finds_nobody_stuck(watched: AsyncVectorEnv) -> None:
-    skip_on_spawn(watched, "", [])
-    revive(watched)
-    watched.step_async(zeros(watched))
-    pause()
-    watched.step_wait()
-    pause()
-    watched.send(zeros(watched))
-    pause()
-    watched.recv()
+def test_a_caller_that_takes_its_time_finds_nobody_stuck() -> None:
+    with fleet(2, step_timeout=STEP_TIMEOUT) as envs:
+        envs.reset()
+        envs.step_async(zeros(envs))
+        pause()
+        envs.step_wait()
+        pause()
+        envs.send(zeros(envs))
+        pause()
+        envs.recv()
 
 
 def pause() -> None:
