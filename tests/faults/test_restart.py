@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,14 @@ import pytest
 from fleets import (
     BAD_OUTPUTS,
     DEADLY,
+    LOST,
+    NUM_WORKERS,
     STEP_TIMEOUT,
-    STUCK,
     Oracle,
+    by_turns_on_spawn,
     fleet,
+    inflict,
+    once_fns,
     options,
     siblings,
     skip_on_spawn,
@@ -26,17 +32,20 @@ from gymnasium.vector import AutoresetMode
 from soaking.faulty import Fault, faulty_fns
 from soaking.oracle import seed_after_restart
 
-from envfleet.errors import EnvRaisedError, WorkerDiedError, WorkerError
+from envfleet.errors import EnvRaisedError, ResetNeeded, WorkerDiedError, WorkerError, WorkerStuckError
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 
 IN_PLACE = (Fault.RAISE, *BAD_OUTPUTS)
+BAD_OBSERVATIONS = {fault: text for fault, text in BAD_OUTPUTS.items() if fault is not Fault.BAD_REWARD}
 MODES = list(AutoresetMode)
 
 
-@pytest.fixture(scope="module", params=[(1, "fork"), (3, "fork"), (1, "spawn")], ids=str)
-def envs(request: pytest.FixtureRequest) -> Iterator[AsyncVectorEnv]:
+@pytest.fixture(scope="module")
+def envs(sharing: tuple[int, str]) -> Iterator[AsyncVectorEnv]:
     """One fleet for all: restarts must leave nothing that a later test could trip over."""
-    with fleet(*request.param, on_failure="restart", max_restarts=None, step_timeout=STEP_TIMEOUT) as one:
+    fns = once_fns(NUM_WORKERS * sharing[0])
+    care: dict[str, Any] = {"on_failure": "restart", "max_restarts": None, "step_timeout": STEP_TIMEOUT}
+    with fleet(*sharing, fns, **care) as one:
         yield one
 
 
@@ -48,14 +57,14 @@ def begun(envs: AsyncVectorEnv) -> Oracle:
     return oracle
 
 
-@pytest.mark.parametrize("fault", [*DEADLY, *STUCK], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.name)
 def test_a_lost_worker_is_replaced_within_a_step(envs: AsyncVectorEnv, fault: Fault) -> None:
-    skip_on_spawn(envs, fault.name, ["KILL", "HOLD_GIL"])
+    by_turns_on_spawn(envs, fault, "step")
     oracle, victim, rebuilt = begun(envs), envs.num_envs - 1, envs.rebuilt
     with soon():
         result = envs.step(zeros(envs, {victim: fault}))
     cause = result[4]["restart_cause"][victim]
-    assert DEADLY.get(fault, "had not finished after 0.6 s") in cause
+    assert LOST[fault] in cause
     assert f"environment {victim}" in cause
     assert f"worker {1}" in cause
     oracle.assert_step(result, zeros(envs), [victim])
@@ -73,6 +82,54 @@ def test_an_environment_that_fails_is_made_again_alone(envs: AsyncVectorEnv, fau
     oracle.assert_step(result, zeros(envs), [victim])
     oracle.assert_steps(envs, 20)
     assert [process.pid for process in envs.processes] == pids
+
+
+@pytest.mark.parametrize("where", ["reset", "async_reset"])
+@pytest.mark.parametrize("fault", [Fault.RAISE, *BAD_OBSERVATIONS, *LOST], ids=lambda fault: fault.name)
+def test_one_that_is_lost_in_a_reset_is_reset_again_and_tells(
+    envs: AsyncVectorEnv, fault: Fault, where: str, tmp_path: Path
+) -> None:
+    if fault in LOST:
+        by_turns_on_spawn(envs, fault, where)
+    oracle, victim, rebuilt = begun(envs), envs.num_envs - 1, envs.rebuilt
+    with soon():
+        result = reset_badly(envs, where, fault, tmp_path)
+    wanted = {**LOST, **BAD_OBSERVATIONS, Fault.RAISE: "was told to raise"}[fault]
+    assert re.search(wanted, result[1]["restart_cause"][victim])
+    oracle.assert_reset(result, oracle.reset(lost=[victim]), [victim])
+    oracle.assert_steps(envs, 2)
+    # As for any other restart: the next one is the second.
+    oracle.assert_step(envs.step(zeros(envs, {victim: Fault.RAISE})), zeros(envs), [victim])
+    oracle.assert_steps(envs, 12)
+    others = siblings(envs, victim)[:-1] if fault in LOST else []
+    assert np.flatnonzero(envs.rebuilt - rebuilt).tolist() == others
+
+
+@pytest.mark.parametrize("where", ["reset", "async_reset"])
+@pytest.mark.parametrize("fault", [Fault.RAISE, Fault.KILL], ids=lambda fault: fault.name)
+def test_one_that_is_lost_in_a_reset_with_a_seed_gets_that_seed(
+    envs: AsyncVectorEnv, fault: Fault, where: str, tmp_path: Path
+) -> None:
+    skip_on_spawn(envs, fault.name, ["RAISE"])
+    oracle, victim = begun(envs), envs.num_envs - 1
+    oracle.assert_reset(reset_badly(envs, where, fault, tmp_path, seed=21), oracle.reset(21, [victim]), [victim])
+    # Restarts are counted from the time it was given that seed.
+    oracle.assert_step(envs.step(zeros(envs, {victim: Fault.RAISE})), zeros(envs), [victim])
+    oracle.assert_steps(envs, 12)
+
+
+def reset_badly(envs: AsyncVectorEnv, where: str, fault: Fault, folder: Path, seed: int | None = None) -> Any:
+    """Reset all, of which the last fails at the first attempt; returns what `reset` would."""
+    own = {"fault": int(fault), "mark": str(folder / "mark")}
+    options = [None] * (envs.num_envs - 1) + [own]
+    if where == "reset":
+        return envs.reset(seed=seed, options=options)
+    envs.async_reset(seed=seed, options=options)
+    observations, rewards, terminated, truncated, infos = envs.recv()
+    assert not np.concatenate([rewards, terminated, truncated]).any()
+    order = np.argsort(infos["env_id"])
+    columns = {name: column[order] for name, column in infos.items()}
+    return {name: column[order] for name, column in observations.items()}, columns
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda number: number.name)
@@ -99,15 +156,34 @@ def test_a_reset_that_fails_every_time_ends_at_the_limit(fault: Fault) -> None:
         envs.step(zeros(envs))
 
 
-def test_a_call_that_is_lost_is_told_and_not_repeated(envs: AsyncVectorEnv) -> None:
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.name)
+def test_a_call_that_is_lost_is_told_and_not_repeated(envs: AsyncVectorEnv, fault: Fault) -> None:
+    by_turns_on_spawn(envs, fault, "call")
     oracle, victim = begun(envs), envs.num_envs - 1
     with pytest.raises(EnvRaisedError, match="told to raise"):
         envs.call("suffer", int(Fault.RAISE), indices=[victim])
     oracle.assert_steps(envs, 1)
-    with soon(), pytest.raises(WorkerDiedError, match=r"SIGKILL while environment .* not asked again"):
-        envs.call("suffer", int(Fault.KILL), indices=[victim])
+    kind = WorkerDiedError if fault in DEADLY else WorkerStuckError
+    with soon(), pytest.raises(kind, match=rf"{LOST[fault]}.* not asked again") as caught:
+        envs.call("suffer", int(fault), indices=[victim])
+    assert f"environment {victim}" in str(caught.value)
     oracle.assert_step(envs.step(zeros(envs)), zeros(envs), [victim])
     oracle.assert_steps(envs, 10)
+
+
+@pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
+def test_what_no_pickle_can_carry_is_told_and_restarts_nobody(envs: AsyncVectorEnv, where: str) -> None:
+    oracle, victim = begun(envs), envs.num_envs - 1
+    pids = [process.pid for process in envs.processes]
+    with pytest.raises(EnvRaisedError, match="cannot be sent to the caller's process") as caught:
+        inflict(envs, where, victim, Fault.UNPICKLABLE)
+    assert isinstance(caught.value, TypeError)
+    assert caught.value.env_indices == (victim,)
+    with pytest.raises(ResetNeeded, match=f"Environment {victim}"):
+        envs.step(zeros(envs))
+    oracle.assert_reset(envs.reset(seed=3), oracle.reset(3))
+    oracle.assert_steps(envs, 10)
+    assert [process.pid for process in envs.processes] == pids
 
 
 def test_a_worker_that_dies_beside_a_call_does_not_spoil_it(envs: AsyncVectorEnv) -> None:

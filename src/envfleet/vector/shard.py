@@ -236,6 +236,8 @@ class Shard:
         self, row: int, seed: int | None, options: dict[str, Any] | None, failures: list[Failure]
     ) -> None:
         def reset(row: int) -> None:
+            if seed is not None:  # also if it had to be made again: restarts count from the time it was given
+                self._seeds[row], self._rows.restarts[row] = seed, 0
             restarted = self._due[row] == _TELL_OF_RESTART
             self._due[row] = _NOTHING
             observation, info = self._reset_member(row, seed, options)
@@ -245,8 +247,6 @@ class Shard:
             self._publish(row, observation, 0.0, {**info, **self._restart_info(row)} if restarted else info)
 
         self._progress.enter(row)
-        if seed is not None:
-            self._seeds[row], self._rows.restarts[row] = seed, 0
         try:
             reset(row)
         except (Exception, SystemExit) as error:
