@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from fleets import Oracle, fleet, soon, zeros
+from fleets import Oracle, fleet, options, soon, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits
 
 from envfleet.errors import EnvRaisedError, ResetNeeded
@@ -89,29 +89,42 @@ def assert_as_new(envs: AsyncVectorEnv) -> None:
         oracle.assert_step(result, zeros(envs), [], ids.tolist())
 
 
-@pytest.mark.parametrize("how", ["recv", "recv of a reset", "step", "call"])
+# What takes as long as environment 3 waits, which interrupts it.
+LONG_USES: dict[str, Callable[[AsyncVectorEnv], Any]] = {
+    "recv": lambda envs: (envs.send(zeros(envs, {3: Fault.WAIT})), envs.recv()),
+    "recv of a reset": lambda envs: (envs.async_reset(options=options(envs, 3, Fault.WAIT)), envs.recv()),
+    "step": lambda envs: envs.step(zeros(envs, {3: Fault.WAIT})),
+    "reset": lambda envs: envs.reset(options=options(envs, 3, Fault.WAIT)),
+    "call": lambda envs: envs.call("interrupt", indices=[3]),
+}
+
+
+@pytest.mark.parametrize("how", LONG_USES)
 def test_an_interruption_while_environments_work(how: str, tmp_path: Path) -> None:
     fifo = make_fifo(tmp_path)
-    doing: dict[str, Callable[[], Any]] = {
-        "recv": lambda: (envs.send(zeros(envs, {3: Fault.WAIT})), envs.recv()),
-        "recv of a reset": lambda: (
-            envs.async_reset(options=[None] * 3 + [{"fault": int(Fault.WAIT)}]),
-            envs.recv(),
-        ),
-        "step": lambda: envs.step(zeros(envs, {3: Fault.WAIT})),
-        "call": lambda: envs.call("interrupt", indices=[3]),
-    }
     with fleet(env_fns=interrupting_fns(fifo)) as envs:
         for _ in range(3):
             envs.reset()
             with pytest.raises(InterruptionError):
-                doing[how]()
+                LONG_USES[how](envs)
             release(fifo)
             if how != "call":
                 for refused in (lambda: envs.step(zeros(envs)), lambda: envs.send(zeros(envs)), envs.recv):
                     with pytest.raises(ResetNeeded, match="interrupted"):
                         refused()
             assert_as_new(envs)
+
+
+@pytest.mark.parametrize("on_failure", ["raise", "restart"])
+@pytest.mark.parametrize("how", LONG_USES)
+def test_a_fleet_that_was_interrupted_may_be_closed_at_once(how: str, on_failure: Any, tmp_path: Path) -> None:
+    with fleet(env_fns=interrupting_fns(make_fifo(tmp_path)), on_failure=on_failure) as envs:
+        envs.reset()
+        with pytest.raises(InterruptionError):
+            LONG_USES[how](envs)
+        with soon(5):
+            envs.close(timeout=0.2)  # environment 3 still waits
+        assert not any(process.is_alive() for process in envs.processes)
 
 
 class Interrupting:
