@@ -98,6 +98,8 @@ def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> 
     with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden():
         if ctx.get_start_method() == "forkserver":
             forkserver.ensure_running()  # not below, or it would bequeath what is blocked there to all it ever starts
+        with _a_pipe(), _a_pipe():
+            pass  # multiprocessing takes two, and would forget the first if there were no second
         with _ctrl_c_kept_from_children():
             process.start()
     return process
@@ -113,6 +115,16 @@ def _let_go_of_fork_server() -> None:
     if forkserver.get_inherited_fds() is not None and server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = None
+
+
+@contextmanager
+def _a_pipe() -> Iterator[None]:
+    ends = os.pipe()
+    try:
+        yield
+    finally:
+        for end in ends:
+            os.close(end)
 
 
 @contextmanager
