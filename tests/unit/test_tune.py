@@ -26,8 +26,8 @@ from envfleet import tune
 from envfleet.errors import EnvRaisedError, InvalidOutputError, WorkerDiedError
 from envfleet.plan import StepCost
 from envfleet.testing.envs import BrokenConstructorEnv, Command, CounterConfig, CounterEnv
-from envfleet.tuning import Candidate, Setup, TuningResult, race
-from envfleet.tuning.laboratory import Bench
+from envfleet.tuning import Candidate, Setup, TuningResult, laboratory, race
+from envfleet.tuning.laboratory import Bench, TooSlow, Turn
 from envfleet.tuning.setups import EnvCost, expect, setups
 
 SLACK = 4.0
@@ -313,6 +313,79 @@ def test_several_numbers_of_environments_are_compared() -> None:
 def test_functions_without_a_name_get_one() -> None:
     found = tune(lambda: CounterEnv(), 2, seconds=30.0, first_ready=False)
     assert found.code.startswith("envs = envfleet.make_vec(make_env, 2, ")
+
+
+# --- under a minute --------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Stands for the module `time`: it is as late as whoever works says it is."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class SlowLaboratory:
+    """Takes a share of the time it is allowed for every answer, and as long as a real one to begin and to end.
+
+    With a share of 1 nothing is ever ready in time.
+    """
+
+    clock: ClassVar[Clock]
+    cost: ClassVar[EnvCost]
+    share: ClassVar[float]
+    timeouts: ClassVar[list[float]]
+
+    def __init__(self, env: Any, env_kwargs: Any, longest: float) -> None:
+        self.running = False
+        self.deadline = self.clock.now + longest
+
+    def ask(self, measurement: str, *args: Any, timeout: float) -> Any:
+        assert self.clock.now + timeout <= self.deadline
+        self.clock.now += 0.0 if self.running else STARTING
+        self.running = True
+        if measurement == "cost":
+            self.clock.now += 5 * (self.cost.make + self.cost.reset + self.cost.step.wall)
+            return self.cost
+        self.timeouts.append(timeout)
+        *_, lead_in, seconds = args
+        taken = max(self.share * timeout, min(lead_in + seconds + 0.1, timeout))
+        self.clock.now += taken
+        if taken == timeout:
+            self.close(at_once=True)
+            raise TooSlow
+        return Turn(100, seconds, taken - seconds)
+
+    def close(self, *, at_once: bool = False) -> None:
+        self.clock.now += STARTING if at_once else laboratory._CLOSE_SECONDS
+        self.running = False
+
+
+STARTING = 2.0
+"""Seconds to start or to kill a process, on a busy machine."""
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("cores", [1, 2, 64])
+@pytest.mark.parametrize("cost", [busy(1e-6), busy(0.01), waiting(0.1), waiting(4.0)], ids=str)
+def test_by_default_it_takes_less_than_a_minute(
+    cost: EnvCost, cores: int, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    for name, value in {"clock": clock, "cost": cost, "share": share, "timeouts": []}.items():
+        monkeypatch.setattr(SlowLaboratory, name, value, raising=False)
+    for name, stand_in in {"time": clock, "Laboratory": SlowLaboratory, "usable_cores": lambda: cores}.items():
+        monkeypatch.setattr(race, name, stand_in)
+    start = clock.now
+    try:
+        assert tune("CartPole-v1").seconds == clock.now - start
+    except TimeoutError:
+        assert share == 1.0
+    assert clock.now - start < 60
+    assert SlowLaboratory.timeouts
 
 
 # --- slow and stuck --------------------------------------------------------------------------------------
