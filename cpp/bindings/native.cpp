@@ -92,12 +92,13 @@ NB_MODULE(_native, m) {
     m.def(
         "make",
         [](const std::string& kind, const nb::list& parameters, const PoolArrays& arrays,
-           uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive) {
+           uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive,
+           nb::object kept) {
             return new PyPool(kind_named(kind), parameters, arrays, autoreset,
-                              std::move(time_limits), threads, adaptive);
+                              std::move(time_limits), threads, adaptive, std::move(kept));
         },
         "kind"_a, "parameters"_a, "arrays"_a, "autoreset"_a, "time_limits"_a, "threads"_a,
-        "adaptive"_a);
+        "adaptive"_a, "kept"_a.none());
 
     nb::class_<PoolArrays>(m, "PoolArrays", "Where a pool reads and writes.")
         .def(nb::init<nb::list, nb::list, nb::list, nb::list, nb::object, nb::object, nb::object,

@@ -77,9 +77,13 @@ struct PoolArrays {
 
 class PyPool {
   public:
+    // `kept`: what the environments use by address. The garbage collector is not told that it is
+    // held: it would empty such objects in any order, also before the threads have ended. So
+    // neither it nor the functions in `arrays` may refer back to the pool.
     PyPool(const Kind& kind, const nb::list& parameters, const PoolArrays& arrays,
-           uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive)
-        : arrays_(arrays), autoreset_(static_cast<Autoreset>(autoreset)) {
+           uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive,
+           nb::object kept)
+        : arrays_(arrays), kept_(std::move(kept)), autoreset_(static_cast<Autoreset>(autoreset)) {
         std::vector<NamedValues> values;
         for (nb::handle each : parameters) values.push_back(named_values_from(each));
         const size_t rows = arrays.rewards.rows();
@@ -480,7 +484,9 @@ class PyPool {
         return arrays_.final_observations.front().row(env);
     }
 
+    // Before the pool: its threads end before what they work on.
     PoolArrays arrays_;
+    nb::object kept_;
     Autoreset autoreset_;
     std::unique_ptr<InfoColumns> infos_;
     std::unique_ptr<AnyPool> pool_;

@@ -20,6 +20,7 @@ def make(
     time_limits: list[int],
     threads: int,
     adaptive: bool,
+    kept: Any,
 ) -> Pool: ...
 
 class PoolArrays:

@@ -1,13 +1,16 @@
-"""What the process tests share: start methods, and the proof that nothing stays behind."""
+"""What the tests of backends share: start methods, the proof that nothing stays behind, environments that get stuck."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 import small_ray
+from native_gate import Gate
+from own_environments import LIBRARIES, build
 from process_fleets import still_running
 
 START_METHODS = ("fork", "spawn", "forkserver")
@@ -48,3 +51,19 @@ def nothing_left_behind() -> Iterator[None]:
 def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have RayVectorEnv find small_ray.py where it looks for Ray."""
     monkeypatch.setitem(sys.modules, "ray", small_ray)
+
+
+@pytest.fixture(scope="session")
+def gate_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled environment of a Gate."""
+    return build(LIBRARIES / "gate.c", tmp_path_factory.mktemp("gate") / "gate.so")
+
+
+@pytest.fixture
+def gate(gate_library: Path) -> Iterator[Gate]:
+    """Four environments, reset, on two threads."""
+    gate = Gate(gate_library)
+    gate.envs.reset(seed=0)
+    yield gate
+    gate.open()
+    gate.envs.close()

@@ -2,73 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from own_environments import LIBRARIES, build
-
-from envfleet import make_vec, native
-from envfleet.vector.vector_env import FleetVectorEnv
-
-STUCK, QUICK = 1, 0
-
-
-class Gate:
-    """A fleet whose environments stay in a step with action ``STUCK`` until they are let out."""
-
-    def __init__(self, library: Path, **vector_kwargs: Any) -> None:
-        self._functions = ctypes.CDLL(str(library))
-        self._functions.gate_set(0)
-        vector_kwargs = {"threads": 2, "batch_size": 3, **vector_kwargs}
-        self.envs: FleetVectorEnv = make_vec(native.load(library), 4, vector_kwargs=vector_kwargs)
-        self.envs.reset(seed=0)
-
-    def send(self, action: int, *env_ids: int) -> None:
-        self.envs.send(np.full(len(env_ids), action), np.array(env_ids))
-
-    def trap(self, env_id: int) -> None:
-        """Has one stuck, in a thread other than this one."""
-        before = self._functions.gate_inside()
-        self.send(STUCK, env_id)
-        deadline = time.monotonic() + 30
-        while self._functions.gate_inside() == before:
-            assert time.monotonic() < deadline, "no thread began to work"
-            time.sleep(0.001)
-
-    def open(self) -> None:
-        self._functions.gate_set(1)
-
-    def open_later(self, seconds: float = 0.2) -> None:
-        threading.Timer(seconds, self.open).start()
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(LIBRARIES / "gate.c", tmp_path_factory.mktemp("gate") / "gate.so")
-
-
-@pytest.fixture
-def gate(library: Path) -> Iterator[Gate]:
-    gate = Gate(library)
-    yield gate
-    gate.open()
-    gate.envs.close()
-
-
-def ids(result: Any) -> list[int]:
-    return sorted(result[-1]["env_id"].tolist())
+from native_gate import QUICK, STUCK, Gate, ids
 
 
 def test_one_that_is_stuck_keeps_nobody_waiting(gate: Gate) -> None:
@@ -137,21 +81,12 @@ def test_close_waits_for_those_at_work(gate: Gate) -> None:
     gate.trap(1)
     gate.open_later()
     gate.envs.close()
-    assert gate._functions.gate_inside() == 0
+    assert gate.inside() == 0
 
 
-def test_a_fleet_that_is_dropped_waits_for_those_at_work(library: Path) -> None:
-    gate = Gate(library)
-    gate.trap(1)
-    functions = gate._functions
-    threading.Timer(0.2, functions.gate_set, (1,)).start()
-    del gate
-    gc.collect()
-    assert functions.gate_inside() == 0
-
-
-def test_without_helpers_the_caller_does_it_all(library: Path) -> None:
-    gate = Gate(library, threads=1, batch_size=2)
+def test_without_helpers_the_caller_does_it_all(gate_library: Path) -> None:
+    gate = Gate(gate_library, threads=1, batch_size=2)
+    gate.envs.reset(seed=0)
     gate.open()
     gate.send(STUCK, 0, 1, 2, 3)
     assert [ids(gate.envs.recv(timeout=0)) for _ in range(2)] == [[0, 1], [2, 3]]
@@ -163,9 +98,10 @@ import os, sys, warnings
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # that threads and fork do not go together
-from test_native_background import Gate, ids
+from native_gate import Gate, ids
 
 gate = Gate(Path(sys.argv[1]))
+gate.envs.reset(seed=0)
 gate.trap(0)
 child = os.fork()
 if child == 0:
@@ -183,6 +119,6 @@ gate.envs.close()
 """
 
 
-def test_a_forked_copy_is_told_that_nobody_goes_on_with_its_work(library: Path) -> None:
+def test_a_forked_copy_is_told_that_nobody_goes_on_with_its_work(gate_library: Path) -> None:
     here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", FORK, str(library), str(here)], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", FORK, str(gate_library), str(here)], check=True, timeout=100)

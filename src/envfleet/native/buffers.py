@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -74,8 +75,9 @@ class NativeBuffers:
             self.finished,
             self._block["turns"],
             self.out,
-            None if alone else self.observations,
-            None if alone else self._final_observation,
+            # Not methods of this object, which names the pool: it would never be freed.
+            None if alone else partial(self._observations.batch, self._columns),
+            None if alone else partial(_single_row, self._observations, self._final_columns),
         )
 
     def attach(self, pool: _native.Pool, plans: EpisodePlans | None) -> None:
@@ -87,10 +89,6 @@ class NativeBuffers:
 
     def _all_columns(self, when: str) -> Columns:
         return self._observations.columns(self._named(f"{when} observation"), self._num_envs)
-
-    def _final_observation(self, env: int) -> Any:
-        row = self._observations.batch([column[env : env + 1] for column in self._final_columns], False)
-        return _unbatched(row)
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         """Checks all actions, then writes them, into all rows or the given ones; nothing travels beside the block."""
@@ -153,6 +151,10 @@ def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: 
     if wrong.size:
         place = int(wrong[0])
         raise LayoutError(f"action[{place}]: expected {space.start} to {last}, got {actions[place]}")
+
+
+def _single_row(layout: SpaceLayout, columns: Columns, row: int) -> Any:
+    return _unbatched(layout.batch([column[row : row + 1] for column in columns], False))
 
 
 def _unbatched(value: Any) -> Any:

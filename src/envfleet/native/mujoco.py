@@ -25,7 +25,7 @@ _FUNCTIONS = (
 
 @final
 class Simulations:
-    """The simulations of a fleet, on which the pool works by address: they must outlive it.
+    """The simulations of a fleet, on which the pool works by address, and which it therefore keeps.
 
     Args:
         env: One of Gymnasium's environments, whose model they share.

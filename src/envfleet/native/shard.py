@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -42,14 +42,6 @@ class NativeShard:
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
         for env, seed in enumerate(self._seeds):
             pool.seed(env, seed)
-        self._getters: dict[str, Callable[[int], Any]] = {
-            "np_random": self._np_random,
-            "np_random_seed": self._seeds.__getitem__,
-            "render": self._render,
-            "render_mode": lambda _: model.face.render_mode,
-            "_elapsed_steps": pool.elapsed,
-            "_max_episode_steps": self._time_limit,
-        }
 
     def execute(self, order: Order) -> Report | None:
         """Carries out an order; None when everything it has to say lies in the block."""
@@ -134,7 +126,7 @@ class NativeShard:
         return report
 
     def _get(self, env: int, name: str) -> Any:
-        getter = self._getters.get(name)
+        getter = self._GETTERS.get(name)
         if getter is not None:
             return getter(env)
         try:
@@ -143,7 +135,7 @@ class NativeShard:
             raise self._no_attribute(name, "no attribute") from None
 
     def _no_attribute(self, name: str, what: str) -> AttributeError:
-        names = [*self._pool.parameter_names(), *self._pool.variable_names(), *self._getters]
+        names = [*self._pool.parameter_names(), *self._pool.variable_names(), *self._GETTERS]
         return AttributeError(
             f"A native environment has {what} {name!r}; it has {', '.join(names)}. "
             "For anything else make the fleet with backend='sync' or 'process'."
@@ -164,7 +156,7 @@ class NativeShard:
 
     def _set(self, env: int, name: str, value: Any) -> None:
         """Sets an attribute of an environment; -1 stands for all of them."""
-        if name in self._getters:
+        if name in self._GETTERS:
             raise AttributeError(f"{name} of a native environment cannot be set.")
         try:
             self._pool.set_everywhere(name, value) if env == -1 else self._pool.set(env, name, value)
@@ -193,6 +185,16 @@ class NativeShard:
         if self._companions is not None:
             return self._companions.draw(env, self._model.unwrapped)
         return self._model.draw({name: self._pool.get(env, name) for name in names})
+
+    # Functions, not methods of this object: it would hold itself, and the pool, until garbage is collected.
+    _GETTERS: ClassVar[dict[str, Callable[[NativeShard, int], Any]]] = {
+        "np_random": _np_random,
+        "np_random_seed": lambda self, env: self._seeds[env],
+        "render": _render,
+        "render_mode": lambda self, _: self._model.face.render_mode,
+        "_elapsed_steps": lambda self, env: self._pool.elapsed(env),
+        "_max_episode_steps": _time_limit,
+    }
 
     def close(self) -> None:
         """Closes what draws."""

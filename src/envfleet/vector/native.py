@@ -103,6 +103,7 @@ class NativeVectorEnv(FleetVectorEnv):
             [each.time_limit for each in envs] * (num_envs // len(envs)),
             threads_wanted,
             threads is None,
+            (companions, kind),
         )
         plans = None
         if origins:

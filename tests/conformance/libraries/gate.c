@@ -1,4 +1,4 @@
-/* An environment that, told to by action 1, does not return from its step before it is let out. */
+/* An environment that, told to by action 1, does not return from its step before it is let out; action 2 fails. */
 #define _POSIX_C_SOURCE 200809L
 #include <envfleet_env.h>
 #include <stdatomic.h>
@@ -23,6 +23,7 @@ static int32_t step(void* state, envfleet_random* random, const void* parameters
                     const void* action, envfleet_outcome* outcome) {
     const struct timespec a_moment = {0, 100000};
     (void)random, (void)parameters;
+    if (*(const int64_t*)action == 2) return 1;
     if (*(const int64_t*)action == 1) {
         atomic_fetch_add(&inside, 1);
         while (!atomic_load(&is_open)) nanosleep(&a_moment, NULL);
@@ -38,14 +39,14 @@ static int32_t observe(const void* state, const void* parameters, void* observat
     return 0;
 }
 
-static const int64_t two[] = {2}, many[] = {1000};
+static const int64_t three[] = {3}, many[] = {1000};
 
 static const envfleet_environment environment = {
     .abi_version = ENVFLEET_ABI_VERSION,
     .struct_size = sizeof(envfleet_environment),
     .name = "Gate",
     .observation = {.kind = ENVFLEET_DISCRETE, .counts = many},
-    .action = {.kind = ENVFLEET_DISCRETE, .counts = two},
+    .action = {.kind = ENVFLEET_DISCRETE, .counts = three},
     .state_size = sizeof(int64_t),
     .reset = reset,
     .step = step,

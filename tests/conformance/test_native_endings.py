@@ -1,0 +1,110 @@
+"""The end of native fleets: what threads use outlives them, nobody waits for ever, nothing stays behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+from native_gate import Gate
+
+from envfleet import NativeVectorEnv, make_vec, native
+
+A_WHILE = 300_000
+
+
+def threads() -> int:
+    """How many threads this process has, those of no interpreter included."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def interrupt_later(seconds: float = 0.2) -> None:
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+# --- dropped ---------------------------------------------------------------------------------------------
+
+
+def test_a_fleet_that_is_dropped_waits_for_those_at_work(gate_library: Path) -> None:
+    gate = Gate(gate_library)
+    gate.envs.reset(seed=0)
+    gate.trap(1)
+    functions = gate._functions
+    threading.Timer(0.2, functions.gate_set, (1,)).start()
+    del gate
+    assert functions.gate_inside() == 0
+
+
+def simulated() -> tuple[NativeVectorEnv, Any]:
+    """Slow steps of MuJoCo, and the object that holds its data."""
+    pytest.importorskip("mujoco")
+    envs = NativeVectorEnv("HalfCheetah-v5", 3, threads=3, env_kwargs={"frame_skip": 2000})
+    return envs, envs._shard._companions
+
+
+def compiled() -> tuple[NativeVectorEnv, Any]:
+    """Slow steps compiled by numba, and the object that holds the code."""
+    pytest.importorskip("numba")
+
+    @native.compile(observation_space=Box(0, 1, (1,), np.float64), action_space=Discrete(2), state=[("x", float)])
+    class Slow:
+        def reset(self: Any, random: Any) -> None:
+            self.x = random.random()
+
+        def step(self: Any, action: Any, random: Any) -> tuple[float, bool]:
+            for _ in range(A_WHILE):
+                self.x = 0.5 * self.x + 0.5 * random.random()
+            return self.x, False
+
+        def observe(self: Any, observation: Any) -> None:
+            observation[0] = self.x
+
+    return make_vec(Slow, 3, "native", {"threads": 3}), Slow
+
+
+@pytest.mark.parametrize("make", [simulated, compiled])
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_what_threads_use_is_freed_after_they_have_ended(make: Callable[[], Any], in_a_cycle: bool) -> None:
+    before, at_the_end = threads(), []
+    envs, used = make()
+    weakref.finalize(used, lambda: at_the_end.append(threads()))
+    del used
+    envs.reset(seed=0)
+    envs.send(envs.action_space.sample())
+    if in_a_cycle:
+        envs.itself = envs
+    del envs
+    gc.collect()
+    assert at_the_end == [before]
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Blackjack-v1"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_fleet_that_nobody_holds_is_gone_at_once(env_id: str, closed: bool) -> None:
+    """Without the garbage collector: nothing in it holds itself."""
+    before = threads()
+    envs = NativeVectorEnv(env_id, 4, threads=2, autoreset_mode="SameStep")
+    envs.reset(seed=0)
+    for _ in range(20):
+        envs.step(np.zeros(4, np.int64))
+    envs.send(np.zeros(4, np.int64))
+    envs.recv()
+    assert threads() > before
+    if closed:
+        envs.close()
+    gc.disable()
+    try:
+        shard = weakref.ref(envs._shard)
+        del envs
+        assert shard() is None
+        assert threads() == before
+    finally:
+        gc.enable()
