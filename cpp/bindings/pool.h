@@ -200,7 +200,8 @@ class PyPool {
         const Nanoseconds deadline = deadline_in(timeout);
         bool done = false;
         while (!done) {
-            run([&] { done = pool_->receive(rows, deadline); });
+            const auto work = [&] { done = pool_->receive(rows, deadline); };
+            pool_->may_wait_for(count) ? let_others_run(work) : run(work);
             if (done) break;
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
             if (now() >= deadline) return nb::none();
@@ -395,13 +396,15 @@ class PyPool {
         constexpr Nanoseconds brief = 10'000;
         const bool timed = turns_++ % 16 == 0;
         const Nanoseconds start = timed ? now() : 0;
-        if (is_long_) {
-            nb::gil_scoped_release no_gil;
-            work();
-        } else {
-            work();
-        }
+        is_long_ ? let_others_run(work) : work();
         if (timed) is_long_ = now() - start > brief;
+    }
+
+    // Other Python threads run meanwhile.
+    template <class Work>
+    static void let_others_run(const Work& work) {
+        nb::gil_scoped_release no_gil;
+        work();
     }
 
     // The actions of these rows where they lie, if they are exactly what the environments take.

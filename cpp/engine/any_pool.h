@@ -74,6 +74,9 @@ class AnyPool {
     // passed or a signal arrived first.
     virtual bool receive(std::span<int64_t> rows, int64_t deadline) = 0;
 
+    // Whether threads have a part in the next so many results, which receive() may wait for.
+    virtual bool may_wait_for(size_t count) const = 0;
+
     // Waits for rows that are being worked on, and forgets all that are out.
     virtual void recall() = 0;
     virtual size_t rows_out() const = 0;

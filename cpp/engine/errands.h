@@ -72,6 +72,15 @@ class Errands {
         return true;
     }
 
+    // Whether helpers have a part in the next so many results, so that to receive them may mean to
+    // wait. What they have begun is read last: a row that they begin meanwhile counts as theirs.
+    bool may_wait_for(size_t count) const {
+        const uint64_t finished = finished_.load(std::memory_order_seq_cst);
+        if (finished >= received_ + count) return false;
+        const uint64_t begun = begun_.load(std::memory_order_seq_cst);
+        return begun > finished || begun < offered_.load(std::memory_order_relaxed);
+    }
+
     // Forgets all that was sent: what nobody has begun is not done, the rest is waited for.
     void recall() {
         const uint64_t begun = leave_the_rest();

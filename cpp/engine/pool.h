@@ -108,6 +108,7 @@ class Pool final : public AnyPool {
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) override {
         return errands_.receive(rows, deadline);
     }
+    bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
     void recall() override { errands_.recall(); }
     size_t rows_out() const override { return errands_.out(); }
 

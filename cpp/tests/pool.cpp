@@ -288,10 +288,17 @@ void test_errands_are_waited_for_until_a_deadline() {
     check(fleet.pool.receive(rows, forever) && rows.front() == 0);
 }
 
+void test_who_works_alone_does_not_wait() {
+    Counters fleet(8, Autoreset::next_step, 1, false);
+    fleet.pool.send_resets({});
+    check(!fleet.pool.may_wait_for(8));
+    check(received(fleet, 8).size() == 8);
+}
+
 // What is out uses planned episodes up while others are planned.
 void test_errands_of_planned_episodes() {
+    const std::vector<int64_t> actions(6, 1);  // which outlive the fleet: rows are out at its end
     Counters fleet(6, Autoreset::next_step, 3, false);
-    const std::vector<int64_t> actions(6, 1);
     const auto plan_ahead = [&] {
         for (size_t env = 0; env < 6; ++env) {
             while (fleet.pool.plans(env) < 4) fleet.pool.plan_episode(env, planned(2));
@@ -322,5 +329,6 @@ int main() {
     test_errands(true);
     test_errands_that_fail_tell_of_their_own_rows();
     test_errands_are_waited_for_until_a_deadline();
+    test_who_works_alone_does_not_wait();
     test_errands_of_planned_episodes();
 }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,17 @@ def test_without_helpers_the_caller_does_it_all(gate_library: Path) -> None:
     gate.send(STUCK, 0, 1, 2, 3)
     assert [ids(gate.envs.recv(timeout=0)) for _ in range(2)] == [[0, 1], [2, 3]]
     gate.envs.close()
+
+
+def test_other_threads_run_while_one_is_waited_for(gate: Gate) -> None:
+    """Also after turns so short that nobody else had to be let in: it is another thread that opens the gate."""
+    for _ in range(40):
+        gate.send(QUICK, 0, 1, 2)
+        time.sleep(0.002)  # long enough for all to be there when they are asked for
+        gate.envs.recv()
+    gate.trap(3)
+    gate.open_later()
+    assert ids(gate.envs.recv()) == [3]
 
 
 FORK = """
