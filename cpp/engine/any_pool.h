@@ -44,6 +44,8 @@ struct PoolSetup {
     Buffers buffers;
 };
 
+// In a forked copy of the process, where the threads that rows were sent to are missing,
+// everything that works on rows throws std::runtime_error.
 class AnyPool {
   public:
     virtual ~AnyPool() = default;
@@ -56,7 +58,7 @@ class AnyPool {
     virtual const std::vector<int64_t>& action_limits() const = 0;
 
     // Steps all rows; `actions` holds one after another. Each thread copies the rows it has
-    // written, which it has at hand, to their twins. Never throws: see failure().
+    // written, which it has at hand, to their twins. For what environments throw see failure().
     virtual void step(const std::byte* actions, std::span<const Twin> twins) = 0;
 
     // Throws std::invalid_argument for options that reset() would refuse.

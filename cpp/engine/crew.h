@@ -148,6 +148,7 @@ class Crew {
 
     template <class Work>
     void run_together(const Work& work) {
+        if (helpers_.are_elsewhere()) return work(size_t{0}, rows_);
         helpers_.hire(shares_ - 1, [this](size_t share) { help(share); });
         work_ = &work;
         call_ = [](const void* w, size_t first, size_t last) {

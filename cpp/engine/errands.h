@@ -48,8 +48,17 @@ class Errands {
     // How many rows were sent and not received.
     size_t out() const { return sent_.load(std::memory_order_relaxed) - received_; }
 
+    // Throws in a forked copy of the process whose threads did the work.
+    void check_here() const {
+        if (!helpers_.are_elsewhere()) return;
+        throw std::runtime_error(
+            "the threads of this fleet stayed in the process that this one was forked from. Make a "
+            "new fleet after the fork.");
+    }
+
     // Sets rows to work, none of which may be out.
     void send(std::span<const int64_t> rows) {
+        check_here();
         const uint64_t sent = enqueue(rows);
         if (threads_ == 1 || (adaptive_ && !worth_sharing(sent))) return;
         helpers_.hire(threads_ - 1, [this](size_t seat) { help(seat); });
@@ -60,11 +69,13 @@ class Errands {
     // Writes down the first that are done. False, and nothing happens, if the deadline passed or a
     // signal arrived while there was nothing left to do but wait.
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) {
+        check_here();
         const uint64_t wanted = received_ + rows.size();
         auto ready = [&] { return finished_.load(std::memory_order_seq_cst) >= wanted; };
-        while (!ready()) {
-            const uint64_t missing = wanted - finished_.load(std::memory_order_seq_cst);
-            if (work_on(sent_.load(std::memory_order_relaxed), missing)) continue;
+        for (;;) {
+            const uint64_t finished = finished_.load(std::memory_order_seq_cst);
+            if (finished >= wanted) break;
+            if (work_on(sent_.load(std::memory_order_relaxed), wanted - finished)) continue;
             if (!wait(ready, wanted, deadline)) return false;
         }
         const std::lock_guard lock(rings_mutex_);
@@ -83,10 +94,12 @@ class Errands {
 
     // Forgets all that was sent: what nobody has begun is not done, the rest is waited for.
     void recall() {
-        const uint64_t begun = leave_the_rest();
-        auto idle = [&] { return finished_.load(std::memory_order_seq_cst) >= begun; };
-        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-        while (!idle() && helpers_.are_here()) wait(idle, begun, forever);
+        if (!helpers_.are_elsewhere()) {
+            const uint64_t begun = leave_the_rest();
+            auto idle = [&] { return finished_.load(std::memory_order_seq_cst) >= begun; };
+            constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+            while (!idle()) wait(idle, begun, forever);
+        }
         received_ = sent_.load(std::memory_order_relaxed);
         finished_.store(received_, std::memory_order_seq_cst);
     }
@@ -170,11 +183,6 @@ class Errands {
 
     template <class Ready>
     bool wait(const Ready& ready, uint64_t wanted, Nanoseconds deadline) {
-        if (!helpers_.are_here()) {
-            throw std::runtime_error(
-                "environments were at work when this process was forked off: nobody goes on with "
-                "them here. Make a new fleet after the fork.");
-        }
         wanted_.store(wanted, std::memory_order_seq_cst);
         seats_.take(0);
         auto before_sleep = [&] { return seats_.leave(0); };

@@ -22,7 +22,7 @@ inline Patience fitting_patience(size_t threads) {
 
 class Helpers {
   public:
-    Helpers() : owner_(getpid()) {}
+    Helpers() = default;
     Helpers(const Helpers&) = delete;
     Helpers& operator=(const Helpers&) = delete;
 
@@ -30,20 +30,23 @@ class Helpers {
     template <class Work>
     void hire(size_t count, const Work& work) {
         if (!threads_.empty()) return;
+        owner_ = getpid();  // a process may be forked before it hires
         for (size_t number = 1; number <= count; ++number) threads_.emplace_back(work, number);
     }
 
-    // Waits for them to end. After a fork only the forking thread exists: nobody to wait for then.
+    // Waits for them to end, where there is somebody to wait for.
     void let_go() {
-        for (std::thread& thread : threads_) are_here() ? thread.join() : thread.detach();
+        const bool elsewhere = are_elsewhere();
+        for (std::thread& thread : threads_) elsewhere ? thread.detach() : thread.join();
         threads_.clear();
     }
 
-    // False in a forked copy of the process that hired them.
-    bool are_here() const { return getpid() == owner_; }
+    // In a forked copy of the process that hired them only the forking thread exists. What they
+    // held at that moment, a lock perhaps, is held for ever.
+    bool are_elsewhere() const { return !threads_.empty() && getpid() != owner_; }
 
   private:
-    const pid_t owner_;
+    pid_t owner_ = 0;
     std::vector<std::thread> threads_;
 };
 

@@ -69,6 +69,7 @@ class Pool final : public AnyPool {
     const std::vector<int64_t>& action_limits() const override { return action_limits_; }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
+        errands_.check_here();
         forget_failures();
         crew_.run([this, actions, twins](size_t first, size_t last) {
             step_rows(first, last, actions);
@@ -81,6 +82,7 @@ class Pool final : public AnyPool {
     void check_options(const std::vector<NamedValues>& options) const override { parse(options); }
 
     void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
+        errands_.check_here();
         const auto parsed = parse(options);
         forget_failures();
         crew_.run([&](size_t first, size_t last) {
@@ -97,6 +99,7 @@ class Pool final : public AnyPool {
     }
 
     void send_resets(const std::vector<NamedValues>& options) override {
+        errands_.check_here();
         sent_options_ = parse(options);
         forget_failures();
         std::fill(errands_of_.begin(), errands_of_.end(), Errand{true, nullptr});
@@ -122,6 +125,7 @@ class Pool final : public AnyPool {
     }
 
     void plan_episode(size_t env, const EpisodePlan& plan) override {
+        errands_.check_here();
         Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
         const std::lock_guard lock(plans_mutex_);
         one_params_each();
@@ -130,11 +134,13 @@ class Pool final : public AnyPool {
         note_lack_of_plans();
     }
     void forget_plans(size_t env) override {
+        errands_.check_here();
         const std::lock_guard lock(plans_mutex_);
         if (!plans_.empty()) plans_[env].clear();
         note_lack_of_plans();
     }
     size_t plans(size_t env) const override {
+        errands_.check_here();
         const std::lock_guard lock(plans_mutex_);
         return plans_.empty() ? 0 : plans_[env].size();
     }

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -103,34 +101,3 @@ def test_other_threads_run_while_one_is_waited_for(gate: Gate) -> None:
     gate.trap(3)
     gate.open_later()
     assert ids(gate.envs.recv()) == [3]
-
-
-FORK = """
-import os, sys, warnings
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-warnings.filterwarnings("ignore", category=DeprecationWarning)  # that threads and fork do not go together
-from native_gate import Gate, ids
-
-gate = Gate(Path(sys.argv[1]))
-gate.envs.reset(seed=0)
-gate.trap(0)
-child = os.fork()
-if child == 0:
-    try:
-        gate.envs.recv()
-    except RuntimeError as error:
-        assert "forked" in str(error), error
-        gate.envs.close()
-        os._exit(0)
-    os._exit(1)
-gate.open()
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-assert ids(gate.envs.recv()) == [0]
-gate.envs.close()
-"""
-
-
-def test_a_forked_copy_is_told_that_nobody_goes_on_with_its_work(gate_library: Path) -> None:
-    here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", FORK, str(gate_library), str(here)], check=True, timeout=100)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -24,10 +24,6 @@ A_WHILE = 300_000
 def threads() -> int:
     """How many threads this process has, those of no interpreter included."""
     return len(list(Path("/proc/self/task").iterdir()))
-
-
-def interrupt_later(seconds: float = 0.2) -> None:
-    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 # --- dropped ---------------------------------------------------------------------------------------------
@@ -108,3 +104,120 @@ def test_a_fleet_that_nobody_holds_is_gone_at_once(env_id: str, closed: bool) ->
         assert threads() == before
     finally:
         gc.enable()
+
+
+# --- forked ----------------------------------------------------------------------------------------------
+
+FORKED = """
+import os, signal, sys, warnings
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+warnings.filterwarnings("ignore", category=DeprecationWarning)  # that threads and fork do not go together
+import numpy as np
+from native_gate import Gate, ids
+from envfleet import make_vec
+
+def in_a_copy(work):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            work()
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return child
+
+def wait_for(child):
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+def refused(call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "forked" in str(error), error
+    else:
+        raise AssertionError("not refused")
+"""
+
+AT_WORK = """
+gate = Gate(Path(sys.argv[1]))
+gate.envs.reset(seed=0)
+gate.trap(0)
+
+def use():
+    for call in (gate.envs.recv, gate.envs.reset, gate.envs.async_reset):
+        refused(call)
+    gate.envs.close()
+
+child = in_a_copy(use)
+gate.open()
+wait_for(child)
+assert ids(gate.envs.recv()) == [0]
+gate.envs.close()
+"""
+
+BEFORE_THE_FIRST_SEND = """
+gate = Gate(Path(sys.argv[1]))
+
+def use():
+    gate.envs.reset(seed=0)
+    gate.envs.step(np.zeros(4, np.int64))
+    for _ in range(3):
+        gate.trap(0)
+        gate.open_later()
+        assert ids(gate.envs.recv()) == [0]
+        gate._functions.gate_set(0)
+    gate.trap(1)
+    gate.open_later()
+    gate.envs.close()
+    assert gate.inside() == 0
+
+wait_for(in_a_copy(use))
+use()
+"""
+
+AFTER_STEPS = """
+gate = Gate(Path(sys.argv[1]))
+gate.envs.reset(seed=0)
+
+def use():
+    assert gate.envs.step(np.zeros(4, np.int64))[1].tolist() == [1] * 4
+    gate.open()
+    gate.send(1, 0, 1)
+    assert ids(gate.envs.recv()) == [0, 1]
+
+wait_for(in_a_copy(use))
+use()
+"""
+
+# At any moment, also while a thread holds a lock.
+IN_A_HURRY = """
+envs = make_vec("CartPole-v1", 64, "native", {"threads": 2, "batch_size": 8})
+envs.reset(seed=0)
+envs.send(np.zeros(64, np.int64))
+for turn in range(150):
+    def use():
+        refused((envs.recv, envs.reset, lambda: envs.recv(timeout=1))[turn % 3])
+        envs.close()
+    child = in_a_copy(use)
+    for _ in range(20):
+        env_ids = envs.recv()[-1]["env_id"]
+        envs.send(np.zeros(8, np.int64), env_ids)
+    wait_for(child)
+envs.close()
+"""
+
+
+def run(script: str, library: Path, *options: str) -> str:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, *options, "-c", script, str(library), here]
+    return subprocess.run(command, check=True, timeout=100, capture_output=True, text=True).stderr
+
+
+@pytest.mark.parametrize("script", [AT_WORK, BEFORE_THE_FIRST_SEND, AFTER_STEPS, IN_A_HURRY])
+def test_forked_copies(gate_library: Path, script: str) -> None:
+    """Threads are not copied: a copy is told so where it would wait for them, and has its own where it hires some."""
+    run(FORKED + script, gate_library)

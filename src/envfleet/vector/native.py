@@ -164,7 +164,12 @@ class NativeVectorEnv(FleetVectorEnv):
 
     def send(self, actions: Any, env_ids: Indices = None) -> None:
         """As in :class:`FleetVectorEnv`; threads begin at once where that pays off."""
-        if not self._pool.send(actions, env_ids):
+        try:
+            sent = self._pool.send(actions, env_ids)
+        except BaseException as error:
+            self._give_up("step", error)
+            raise
+        if not sent:
             super().send(actions, env_ids)
 
     def recv(self, timeout: float | None = None) -> StepResult:
