@@ -137,6 +137,8 @@ NB_MODULE(_native, m) {
         .def("adopt_plan", &PyPool::adopt_plan, "env"_a, "Begins a planned episode, but for reset.")
         .def("infos", &PyPool::infos, "The infos of the last turn.")
         .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")
+        .def("quick_failure", &PyPool::quick_failure,
+             "The same of the last step() or recv() that returned False.")
         .def_rw("ready", &PyPool::ready, "Whether step() may step.")
         .def("rng_state", &PyPool::rng_state, "env"_a)
         .def("parameter_names", &PyPool::parameter_names)

@@ -119,10 +119,7 @@ class PyPool {
         std::array twins{rewards.twin, terminated.twin, truncated.twin, Twin{}};
         if (copies_only) twins.back() = only.emplace(arrays_.observations.front()).twin;
         run([&] { pool_->step(data, std::span(twins).first(copies_only ? 4 : 3)); });
-        if (pool_->failure()) {
-            ready = false;
-            return nb::bool_(false);
-        }
+        if (fails(pool_->failure())) return nb::bool_(false);
         return nb::make_tuple(only ? only->column.object() : observations(copy),
                               rewards.column.object(), terminated.column.object(),
                               truncated.column.object(), infos_among(everyone()));
@@ -171,10 +168,7 @@ class PyPool {
         const nb::object received = receive(count, {});
         const std::span<const int64_t> rows = *plain_rows(received);
         for (const int64_t row : rows) arrays_.out.data()[row] = std::byte{0};
-        if (pool_->failure_among(rows)) {
-            ready = false;
-            return nb::bool_(false);
-        }
+        if (fails(pool_->failure_among(rows))) return nb::bool_(false);
         const Selection some = Selection::of(rows);
         nb::dict infos = infos_among(some);
         infos["env_id"] = received;
@@ -250,6 +244,7 @@ class PyPool {
     nb::dict infos() const { return infos_among(everyone()); }
 
     nb::object failure() const { return told(pool_->failure()); }
+    nb::object quick_failure() const { return told(quick_failure_); }
 
     nb::object rng_state(size_t env) {
         const Rng& rng = pool_->rng(checked(env));
@@ -304,6 +299,14 @@ class PyPool {
         Column column;
         Twin twin;
     };
+
+    // Remembers what made a quick call fail: only a closer look may go on from there.
+    bool fails(const std::optional<Failure>& failure) {
+        if (!failure) return false;
+        quick_failure_ = failure;
+        ready = false;
+        return true;
+    }
 
     static nb::object told(const std::optional<Failure>& failure) {
         if (!failure) return nb::none();
@@ -493,6 +496,7 @@ class PyPool {
     Autoreset autoreset_;
     std::unique_ptr<InfoColumns> infos_;
     std::unique_ptr<AnyPool> pool_;
+    std::optional<Failure> quick_failure_;
     uint64_t turns_ = 0;
     bool is_long_ = false;
 };

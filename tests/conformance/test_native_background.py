@@ -11,7 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native_gate import QUICK, STUCK, Gate, ids
+from gymnasium.error import ResetNeeded
+from native_gate import FAIL, QUICK, STUCK, Gate, ids, wait_until
+
+from envfleet.errors import EnvRaisedError
 
 
 def test_one_that_is_stuck_keeps_nobody_waiting(gate: Gate) -> None:
@@ -101,3 +104,29 @@ def test_other_threads_run_while_one_is_waited_for(gate: Gate) -> None:
     gate.trap(3)
     gate.open_later()
     assert ids(gate.envs.recv()) == [3]
+
+
+def test_one_that_fails_is_named_by_recv_and_reset_goes_on(gate: Gate) -> None:
+    for reset in (gate.envs.reset, gate.envs.async_reset):
+        gate.send(QUICK, 0, 1)
+        gate.send(FAIL, 3)
+        with pytest.raises(EnvRaisedError, match="Environment 3") as caught:
+            gate.envs.recv()
+        assert caught.value.env_indices == (3,)
+        for refused in (lambda: gate.send(QUICK, 0), gate.envs.recv, lambda: gate.envs.step(np.zeros(4, np.int64))):
+            with pytest.raises(ResetNeeded):
+                refused()
+        reset()
+    assert len(ids(gate.envs.recv())) == 3
+    assert len(ids(gate.envs.recv())) == 1
+
+
+def test_only_those_in_the_batch_are_named(gate_library: Path) -> None:
+    gate = Gate(gate_library, batch_size=1)
+    gate.envs.reset(seed=0)
+    gate.send(FAIL, 3)
+    gate.send(FAIL, 0)
+    wait_until(lambda: (gate.envs._pool.failure() or (3,))[0] == 0, "the second did not fail")
+    with pytest.raises(EnvRaisedError, match="Environment 3"):
+        gate.envs.recv()
+    gate.envs.close()

@@ -131,7 +131,7 @@ class NativeVectorEnv(FleetVectorEnv):
         return result  # type: ignore[return-value]
 
     def _raise_quick_failure(self) -> None:
-        failure = self._pool.failure()
+        failure = self._pool.quick_failure()
         assert failure is not None
         self._raise_first_failure("step", [Report(failures=[self._shard.failure_of("step", *failure)])])
 
