@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Box, Discrete
 
 from envfleet import choice, make_vec, normal, uniform
@@ -19,6 +20,7 @@ from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 from envfleet.train import A2CConfig
 from envfleet.train.environments import make_training_envs
+from envfleet.vector.failures import Failure
 
 pytestmark = pytest.mark.usefixtures("box2d")
 
@@ -258,7 +260,7 @@ def test_after_a_crash_the_culprit_draws_as_after_an_error_and_the_others_go_on(
             assert_same([part[env] for part in one[:2]], [part[env] for part in other[:2]])
 
 
-@pytest.mark.parametrize("backend", ["sync", "three workers", "one thread"])
+@pytest.mark.parametrize("backend", ["sync", "three workers", "one thread", "two threads"])
 def test_first_ready_results_come_from_the_same_episodes(backend: str) -> None:
     what = Drifting if backend in PYTHON else "Pendulum-v1"
     action = np.zeros((1,), np.int64) if backend in PYTHON else np.zeros((1, 1), np.float32)
@@ -316,6 +318,30 @@ def test_native_parameters_that_cannot_be_are_named_and_the_fleet_goes_on() -> N
         failures = failures_of_resets(envs)
         assert 0 < len(failures) < 40
         assert all("Environment " in failure and "gravity must be between" in failure for failure in failures)
+
+
+@pytest.mark.parametrize("ids", [list, np.array])
+@pytest.mark.parametrize("how", ["reset", "async_reset"])
+def test_native_parameters_that_cannot_be_are_told_by_recv_until_a_reset(
+    how: str, ids: Callable[[list[int]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def action(count: int) -> Any:
+        return np.zeros((count, 1), np.float32)
+
+    with fleet("Pendulum-v1", "two threads", vector_kwargs={"batch_size": 2}) as envs:
+        envs.reset(seed=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(envs._plans, "supply", lambda: Failure.of(ValueError("it cannot be"), 1, "reset"))
+            envs.send(action(2), [0, 1])
+        envs.send(action(1), ids([2]))  # nothing is wrong with this one
+        for timeout in (None, 10):
+            with pytest.raises((EnvRaisedError, ResetNeeded), match=r"it cannot be|Environment 1 failed"):
+                envs.recv(timeout)
+        getattr(envs, how)(seed=1)
+        if how == "reset":
+            envs.send(action(N))
+        assert len(envs.recv(10)[0]) == 2
+        assert len(envs.recv()[0]) == 1
 
 
 def test_parameters_that_change_the_action_space_are_refused() -> None:

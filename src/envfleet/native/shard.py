@@ -38,7 +38,7 @@ class NativeShard:
     ) -> None:
         self._pool, self._model, self._companions, self._plans = pool, model, companions, plans
         self._unsent: Report | None = None
-        """What kept the last environments from being sent."""
+        """What keeps environments from being sent, until all are recalled."""
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
         for env, seed in enumerate(self._seeds):
             pool.seed(env, seed)
@@ -84,16 +84,27 @@ class NativeShard:
 
     def send(self, rows: Rows) -> None:
         """Sets some environments to work with their stored actions."""
-        self._unsent = self._supply()
-        if self._unsent is None:
+        if self._may_send():
             self._pool.send_stored(rows)
 
     def send_resets(self, order: ResetOrder) -> None:
         """Sets all environments to work on a reset; none may be at work."""
         self._seed_all(order)
-        self._unsent = self._supply()
-        if self._unsent is None:
+        if self._may_send():
             self._pool.send_resets(_given(order.options))
+
+    def _may_send(self) -> bool:
+        """False once some environment cannot have its parameters: ``receive`` tells, and nothing is sent any more."""
+        if self._unsent is None:
+            self._unsent = self._supply()
+        if self._unsent is not None:
+            self._pool.ready = False
+        return self._unsent is None
+
+    def recall(self) -> None:
+        """Waits for those at work and forgets all that was sent."""
+        self._pool.recall()
+        self._unsent = None
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The first ``count`` that are done, and what there is to report of them."""

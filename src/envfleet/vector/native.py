@@ -238,13 +238,13 @@ class NativeVectorEnv(FleetVectorEnv):
         return False
 
     def _discard(self) -> None:
-        self._pool.recall()
+        self._shard.recall()
 
     def _recover(self) -> None:
-        self._pool.recall()
+        self._shard.recall()
 
     def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
-        self._pool.recall()
+        self._shard.recall()
         self._shard.close()
 
     def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
