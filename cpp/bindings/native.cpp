@@ -124,7 +124,10 @@ NB_MODULE(_native, m) {
         .def("send_resets", &PyPool::send_resets, "options"_a, "Has all environments reset.")
         .def("receive", &PyPool::receive, "count"_a, "timeout"_a.none(),
              "The first that are done; None if that takes longer than so many seconds.")
-        .def("recall", &PyPool::recall, "Waits for those at work and forgets all that was sent.")
+        .def(
+            "recall", &PyPool::recall, "timeout"_a.none(),
+            "Waits for those at work and forgets all that was sent; returns those that take longer "
+            "than so many seconds and go on.")
         .def("infos_of", &PyPool::infos_of, "env_ids"_a)
         .def("failure_among", &PyPool::failure_among, "env_ids"_a)
         .def("check_options", &PyPool::check_options, "options"_a)

@@ -99,11 +99,8 @@ class PyPool {
         check_sizes();
     }
 
-    // It may have to wait for threads that are at work, and others may go on meanwhile.
     ~PyPool() {
-        if (pool_ == nullptr || pool_->rows_out() == 0) return;
-        nb::gil_scoped_release no_gil;
-        pool_.reset();
+        if (pool_->rows_out() != 0 && !wait_at_the_end()) leave_to_its_threads();
     }
     PyPool(const PyPool&) = delete;
     PyPool& operator=(const PyPool&) = delete;
@@ -203,9 +200,21 @@ class PyPool {
         return array;
     }
 
-    void recall() {
-        nb::gil_scoped_release no_gil;
-        pool_->recall();
+    // Waits for those at work and forgets all that was sent; returns those that take longer than so
+    // many seconds and go on.
+    std::vector<int64_t> recall(std::optional<double> timeout) {
+        const Nanoseconds deadline = deadline_in(timeout);
+        gave_up_ = true;  // unless they come back
+        for (;;) {
+            bool done = false;
+            let_others_run([&] { done = pool_->recall(deadline); });
+            if (done) break;
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            if (now() < deadline) continue;
+            if (auto rows = pool_->rows_under_way(); !rows.empty()) return rows;
+        }
+        gave_up_ = false;
+        return {};
     }
 
     nb::dict infos_of(nb::handle env_ids) const {
@@ -299,6 +308,37 @@ class PyPool {
         Column column;
         Twin twin;
     };
+
+    // Seconds that a pool which nobody has closed waits for rows that are out.
+    static constexpr double patience_at_the_end = 5;
+
+    // False if some rows do not come back.
+    bool wait_at_the_end() {
+        const Nanoseconds deadline = deadline_in(gave_up_ ? 0 : patience_at_the_end);
+        bool done = false;
+        let_others_run([&] {
+            do {
+                done = pool_->recall(deadline);
+            } while (!done && now() < deadline);  // a signal must not end it: its handler cannot
+        });
+        return done;
+    }
+
+    // No thread can be ended: all that it may use is kept until the process ends.
+    void leave_to_its_threads() {
+        struct Kept {
+            AnyPool* pool;
+            PoolArrays arrays;
+            nb::object objects;
+        };
+        [[maybe_unused]] const auto* for_ever = new Kept{pool_.release(), arrays_, kept_};
+        if (gave_up_) return;  // and has told so
+        const nb::error_scope others;
+        const char* text =
+            "A native fleet was dropped while an environment did not return from its step. Its "
+            "thread and its memory are kept until the program ends.";
+        if (PyErr_WarnEx(PyExc_ResourceWarning, text, 1) != 0) PyErr_WriteUnraisable(nullptr);
+    }
 
     // Remembers what made a quick call fail: only a closer look may go on from there.
     bool fails(const std::optional<Failure>& failure) {
@@ -497,6 +537,7 @@ class PyPool {
     std::unique_ptr<InfoColumns> infos_;
     std::unique_ptr<AnyPool> pool_;
     std::optional<Failure> quick_failure_;
+    bool gave_up_ = false;  // on rows that were recalled and did not come
     uint64_t turns_ = 0;
     bool is_long_ = false;
 };

@@ -79,9 +79,11 @@ class AnyPool {
     // Whether threads have a part in the next so many results, which receive() may wait for.
     virtual bool may_wait_for(size_t count) const = 0;
 
-    // Waits for rows that are being worked on, and forgets all that are out.
-    virtual void recall() = 0;
+    // Waits for rows that are being worked on, and forgets all that are out. False if the deadline
+    // passed or a signal arrived first: those that are being worked on are still out then.
+    virtual bool recall(int64_t deadline) = 0;
     virtual size_t rows_out() const = 0;
+    virtual std::vector<int64_t> rows_under_way() = 0;
 
     // The first environment that failed in the last step or reset, or of these rows.
     virtual std::optional<Failure> failure() const = 0;

@@ -34,6 +34,7 @@ class Errands {
           threads_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
           waiting_(rows),
           done_(rows),
+          shares_(threads_),
           seats_(threads_),
           patience_(fitting_patience(threads_)) {}
 
@@ -75,7 +76,7 @@ class Errands {
         for (;;) {
             const uint64_t finished = finished_.load(std::memory_order_seq_cst);
             if (finished >= wanted) break;
-            if (work_on(sent_.load(std::memory_order_relaxed), wanted - finished)) continue;
+            if (work_on(shares_[0], sent_, wanted - finished)) continue;
             if (!wait(ready, wanted, deadline)) return false;
         }
         const std::lock_guard lock(rings_mutex_);
@@ -92,16 +93,28 @@ class Errands {
         return begun > finished || begun < offered_.load(std::memory_order_relaxed);
     }
 
-    // Forgets all that was sent: what nobody has begun is not done, the rest is waited for.
-    void recall() {
+    // Forgets all that was sent: what nobody has begun is not done, the rest is waited for. False
+    // if the deadline passed or a signal arrived first; then the rest is still out.
+    bool recall(Nanoseconds deadline) {
         if (!helpers_.are_elsewhere()) {
             const uint64_t begun = leave_the_rest();
             auto idle = [&] { return finished_.load(std::memory_order_seq_cst) >= begun; };
-            constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-            while (!idle()) wait(idle, begun, forever);
+            if (!idle() && !wait(idle, begun, deadline)) return false;
         }
         received_ = sent_.load(std::memory_order_relaxed);
-        finished_.store(received_, std::memory_order_seq_cst);
+        return true;
+    }
+
+    // The rows that somebody has begun and not finished.
+    std::vector<int64_t> under_way() {
+        check_here();
+        const std::lock_guard lock(rings_mutex_);
+        std::vector<int64_t> rows;
+        for (const Share& share : shares_) {
+            rows.insert(rows.end(), share.rows.begin(), share.rows.begin() + share.count);
+        }
+        std::sort(rows.begin(), rows.end());
+        return rows;
     }
 
   private:
@@ -112,21 +125,26 @@ class Errands {
     static constexpr uint64_t largest_share = 64;
     static constexpr uint64_t no_end = std::numeric_limits<uint64_t>::max();
 
+    // The rows that somebody has taken up and not finished.
+    struct alignas(64) Share {
+        std::array<int64_t, largest_share> rows;
+        uint64_t count = 0;
+    };
+
     bool worth_sharing(uint64_t sent) const {
         const auto left = static_cast<double>(sent - begun_.load(std::memory_order_relaxed));
         return left * usual_.load(std::memory_order_relaxed) >= worth_waking;
     }
 
-    // Takes up rows that were sent before the limit, in this order, and does them; false if there
+    // Takes up rows that were sent before the end, in this order, and does them; false if there
     // are none.
-    bool work_on(uint64_t limit, uint64_t most) {
-        std::array<int64_t, largest_share> space;
-        const std::span<const int64_t> rows = take_up(limit, most, space);
+    bool work_on(Share& share, const std::atomic<uint64_t>& end, uint64_t most) {
+        const std::span<const int64_t> rows = take_up(share, end, most);
         if (rows.empty()) return false;
         const Nanoseconds start = now();
         for (const int64_t row : rows) work_(static_cast<size_t>(row));
         note_time(static_cast<double>(now() - start) / static_cast<double>(rows.size()));
-        publish(rows);
+        publish(share);
         return true;
     }
 
@@ -138,20 +156,30 @@ class Errands {
         return sent;
     }
 
-    std::span<const int64_t> take_up(uint64_t limit, uint64_t most, std::span<int64_t> space) {
+    // The end is read under the lock: what was recalled must not be begun.
+    std::span<const int64_t> take_up(Share& share, const std::atomic<uint64_t>& end,
+                                     uint64_t most) {
         const std::lock_guard lock(rings_mutex_);
         const uint64_t first = begun_.load(std::memory_order_relaxed);
+        const uint64_t limit = end.load(std::memory_order_relaxed);
         if (first >= limit) return {};
         const uint64_t count = std::min({most, fair_share(first, limit), largest_share});
-        for (uint64_t i = 0; i < count; ++i) space[i] = waiting_[(first + i) % waiting_.size()];
+        for (uint64_t i = 0; i < count; ++i) {
+            share.rows[i] = waiting_[(first + i) % waiting_.size()];
+        }
+        share.count = count;
         begun_.store(first + count, std::memory_order_seq_cst);
-        return space.first(count);
+        return {share.rows.data(), count};
     }
 
-    // Nobody begins anything that is not begun; returns how many were.
+    // What is not begun counts as never sent; returns how many were begun.
     uint64_t leave_the_rest() {
         const std::lock_guard lock(rings_mutex_);
-        return begun_.exchange(sent_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+        const uint64_t begun = begun_.load(std::memory_order_relaxed);
+        const uint64_t offered = offered_.load(std::memory_order_relaxed);
+        sent_.store(begun, std::memory_order_seq_cst);
+        offered_.store(std::min(offered, begun), std::memory_order_seq_cst);
+        return begun;
     }
 
     // Who has no helpers beside him need not leave anything to them.
@@ -170,12 +198,15 @@ class Errands {
         usual_.store(usual + (seen - usual) / (usual == 0 ? 1 : 8), std::memory_order_relaxed);
     }
 
-    void publish(std::span<const int64_t> rows) {
+    void publish(Share& share) {
         uint64_t finished;
         {
             const std::lock_guard lock(rings_mutex_);
             finished = finished_.load(std::memory_order_relaxed);
-            for (const int64_t row : rows) done_[finished++ % done_.size()] = row;
+            for (uint64_t i = 0; i < share.count; ++i) {
+                done_[finished++ % done_.size()] = share.rows[i];
+            }
+            share.count = 0;
             finished_.store(finished, std::memory_order_seq_cst);
         }
         if (finished >= wanted_.load(std::memory_order_seq_cst)) results_.ring();
@@ -204,7 +235,7 @@ class Errands {
                 continue;
             }
             seats_.sit_apart(seat, crowding);
-            while (!stopping() && work_on(offered_.load(std::memory_order_seq_cst), no_end)) {
+            while (!stopping() && work_on(shares_[seat], offered_, no_end)) {
             }
             if (stopping()) return;
         }
@@ -218,6 +249,7 @@ class Errands {
     // count on for ever.
     std::vector<int64_t> waiting_;
     std::vector<int64_t> done_;
+    std::vector<Share> shares_;  // the caller's is the first
     std::mutex rings_mutex_;
     alignas(64) std::atomic<uint64_t> sent_{0};
     std::atomic<uint64_t> offered_{0};  // up to here helpers may take them

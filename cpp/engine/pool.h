@@ -112,8 +112,9 @@ class Pool final : public AnyPool {
         return errands_.receive(rows, deadline);
     }
     bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
-    void recall() override { errands_.recall(); }
+    bool recall(Nanoseconds deadline) override { return errands_.recall(deadline); }
     size_t rows_out() const override { return errands_.out(); }
+    std::vector<int64_t> rows_under_way() override { return errands_.under_way(); }
 
     std::optional<Failure> failure() const override {
         return first_failure([](size_t) { return true; });

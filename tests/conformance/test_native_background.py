@@ -79,13 +79,6 @@ def test_reset_waits_for_those_at_work_and_forgets_them(gate: Gate) -> None:
     assert len(gate.envs.recv()[0]) == 1
 
 
-def test_close_waits_for_those_at_work(gate: Gate) -> None:
-    gate.trap(1)
-    gate.open_later()
-    gate.envs.close()
-    assert gate.inside() == 0
-
-
 def test_without_helpers_the_caller_does_it_all(gate_library: Path) -> None:
     gate = Gate(gate_library, threads=1, batch_size=2)
     gate.envs.reset(seed=0)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.spaces import Box, Discrete
-from native_gate import Gate
+from native_gate import QUICK, Gate, ids, wait_until
 
 from envfleet import NativeVectorEnv, make_vec, native
 
@@ -24,6 +28,10 @@ A_WHILE = 300_000
 def threads() -> int:
     """How many threads this process has, those of no interpreter included."""
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def interrupt_later(seconds: float = 0.2) -> None:
+    threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 # --- dropped ---------------------------------------------------------------------------------------------
@@ -104,6 +112,90 @@ def test_a_fleet_that_nobody_holds_is_gone_at_once(env_id: str, closed: bool) ->
         assert threads() == before
     finally:
         gc.enable()
+
+
+# --- closed ----------------------------------------------------------------------------------------------
+
+
+def test_close_waits_for_those_at_work(gate: Gate) -> None:
+    gate.trap(1)
+    gate.open_later()
+    gate.envs.close()
+    assert gate.inside() == 0
+
+
+@pytest.mark.parametrize("arguments", [{"timeout": 0.1}, {"timeout": 0}, {"terminate": True}], ids=str)
+def test_close_gives_up_on_those_that_do_not_come_back(gate_library: Path, arguments: dict[str, Any]) -> None:
+    """Their thread goes on, so all that it writes to is still there, however long after the fleet."""
+    gate = Gate(gate_library)
+    gate.envs.reset(seed=0)
+    gate.trap(2)
+    gate.send(QUICK, 0, 1)
+    start = time.monotonic()
+    with pytest.warns(RuntimeWarning, match=r"Environments \[2\] did not return"):
+        gate.envs.close(**arguments)
+    assert time.monotonic() - start < 2
+    gate.envs.close()
+    with pytest.raises(ClosedEnvironmentError):
+        gate.envs.recv()
+    functions = gate._functions
+    del gate
+    gc.collect()
+    functions.gate_set(1)
+    wait_until(lambda: functions.gate_inside() == 0, "it never came back")
+
+
+def test_ctrl_c_ends_close(gate_library: Path) -> None:
+    gate = Gate(gate_library)
+    gate.envs.reset(seed=0)
+    gate.trap(0)
+    interrupt_later()
+    with pytest.raises(KeyboardInterrupt):
+        gate.envs.close(timeout=100)
+    assert gate.envs.closed
+    functions, start = gate._functions, time.monotonic()
+    del gate
+    assert time.monotonic() - start < 2
+    functions.gate_set(1)
+    wait_until(lambda: functions.gate_inside() == 0, "it never came back")
+
+
+@pytest.mark.parametrize("how", ["reset", "async_reset"])
+def test_ctrl_c_ends_a_reset_that_waits(gate: Gate, how: str) -> None:
+    gate.trap(0)
+    gate.send(QUICK, 1, 2)
+    interrupt_later()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(gate.envs, how)(seed=1)
+    with pytest.raises(ResetNeeded):
+        gate.envs.recv()
+    gate.open_later()
+    observations, _ = gate.envs.reset(seed=1)
+    assert observations.tolist() == [0, 0, 0, 0]
+    gate.send(QUICK, 0, 1, 2, 3)
+    assert [len(ids(gate.envs.recv())) for _ in range(2)] == [3, 1]
+
+
+STUCK_AT_THE_END = """
+import sys, warnings
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from native_gate import Gate
+
+gate = Gate(Path(sys.argv[1]))
+gate.envs.reset(seed=0)
+gate.trap(0)
+"""
+
+
+def run(script: str, library: Path, *options: str) -> str:
+    here = str(Path(__file__).parent)
+    command = [sys.executable, *options, "-c", script, str(library), here]
+    return subprocess.run(command, check=True, timeout=100, capture_output=True, text=True).stderr
+
+
+def test_a_program_ends_although_one_is_stuck(gate_library: Path) -> None:
+    assert "ResourceWarning: A native fleet was dropped" in run(STUCK_AT_THE_END, gate_library, "-Walways")
 
 
 # --- forked ----------------------------------------------------------------------------------------------
@@ -209,12 +301,6 @@ for turn in range(150):
     wait_for(child)
 envs.close()
 """
-
-
-def run(script: str, library: Path, *options: str) -> str:
-    here = str(Path(__file__).parent)
-    command = [sys.executable, *options, "-c", script, str(library), here]
-    return subprocess.run(command, check=True, timeout=100, capture_output=True, text=True).stderr
 
 
 @pytest.mark.parametrize("script", [AT_WORK, BEFORE_THE_FIRST_SEND, AFTER_STEPS, IN_A_HURRY])

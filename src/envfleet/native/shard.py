@@ -101,10 +101,11 @@ class NativeShard:
             self._pool.ready = False
         return self._unsent is None
 
-    def recall(self) -> None:
-        """Waits for those at work and forgets all that was sent."""
-        self._pool.recall()
+    def recall(self, timeout: float | None) -> list[int]:
+        """Waits for those at work and forgets all that was sent; returns those that did not come back in time."""
+        stuck = self._pool.recall(timeout)
         self._unsent = None
+        return stuck
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The first ``count`` that are done, and what there is to report of them."""
@@ -139,7 +140,7 @@ class NativeShard:
     def _get(self, env: int, name: str) -> Any:
         getter = self._GETTERS.get(name)
         if getter is not None:
-            return getter(env)
+            return getter(self, env)
         try:
             return self._pool.get(env, name)
         except AttributeError:

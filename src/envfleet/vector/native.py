@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +33,7 @@ from envfleet.vector.vector_env import FleetVectorEnv, Indices, Options, Seed, S
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
 _NOTHING = StepOrder()
+_CLOSE_TIMEOUT = 5.0
 
 
 @final
@@ -238,14 +240,28 @@ class NativeVectorEnv(FleetVectorEnv):
         return False
 
     def _discard(self) -> None:
-        self._shard.recall()
+        try:
+            self._shard.recall(None)
+        except BaseException as error:
+            self._give_up("reset", error)
+            raise
 
     def _recover(self) -> None:
-        self._shard.recall()
+        self._discard()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
-        self._shard.recall()
-        self._shard.close()
+    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
+        patience = 0.0 if terminate else _CLOSE_TIMEOUT if timeout is None else float(timeout)
+        try:
+            stuck = self._shard.recall(patience)
+        finally:
+            self._shard.close()
+        if stuck:
+            warnings.warn(
+                f"Environments {stuck} did not return from their steps or resets within {patience:g} s. Threads cannot "
+                "be ended: theirs go on, and keep the memory that they use until the program ends.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
         return None
