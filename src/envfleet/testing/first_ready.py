@@ -5,7 +5,6 @@ Not part of `VectorEnvContract`: where the caller steps environments itself ther
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,6 @@ from envfleet.testing.envs import Command, Frame, PlaybackEnv, endless_fns, trou
 from envfleet.testing.spaces import ZOO, as_received, samples
 from envfleet.testing.strategies import hypothesis, info_scripts
 from envfleet.testing.tickets import Tickets
-from envfleet.testing.waiting import GENEROUS
 
 # isort: split
 from hypothesis import strategies as st
@@ -61,19 +59,17 @@ class FirstReadyContract(Tickets):
 
         check()
 
-    def test_nobody_starves_however_quickly_the_others_are_sent_back(self) -> None:
-        """With one result a time, everyone gets its turns, and those that share a process get equally many."""
+    def test_those_that_share_a_process_get_equal_turns(self) -> None:
+        """With one result a time; how many turns a process gets is the machine's to decide."""
         with self.fleet(endless_fns(self.num_envs), batch_size=1) as envs:
             processes = np.array(envs.call("process_id"))
             envs.reset()
             envs.send(self.zeros())
-            turns, deadline = np.zeros(self.num_envs, np.int64), time.monotonic() + GENEROUS
-            while turns.min() < 20:
-                assert time.monotonic() < deadline, f"turns: {turns}"
+            turns = np.zeros(self.num_envs, np.int64)
+            for _ in range(20 * self.num_envs):
                 env = int(envs.recv()[4]["env_id"][0])
                 turns[env] += 1
                 envs.send(np.zeros(1, np.int64), [env])
-                # How many a process gets is the machine's to decide.
                 for own in (turns[processes == process] for process in set(processes)):
                     assert own.max() - own.min() <= 1
 
