@@ -21,6 +21,7 @@ from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.testing import assert_same
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, replays
+from envfleet.vector.shard import Shard
 
 
 class DeadlyOption(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -210,3 +211,23 @@ def test_one_that_ends_its_process_while_it_is_rebuilt_is_restarted_with_all_oth
         assert infos["restarted"].all()
         assert not envs.rebuilt.any()
         assert not envs.step(zeros(envs))[3].any()
+
+
+def test_an_environment_that_had_nothing_to_do_is_not_to_blame(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mark, honest = tmp_path / "mark", Shard._report
+
+    def die_between_two_environments(shard: Shard, *args: Any) -> Any:
+        if mark.exists():
+            mark.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return honest(shard, *args)
+
+    monkeypatch.setattr(Shard, "_report", die_between_two_environments)
+    with fleet(2, on_failure="restart") as envs:
+        envs.reset(seed=0)
+        mark.touch()
+        envs.send(zeros(envs)[:1], [2])
+        result = envs.recv()
+        assert "restarted" not in result[4]
+        assert "restarted" not in envs.step(zeros(envs))[4]
+        assert envs.rebuilt.tolist() == [0, 0, 1, 1]

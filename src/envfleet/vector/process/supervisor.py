@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import TypeVar, final
@@ -275,15 +275,18 @@ class Supervisor:
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
-        self._forget_culprits(worker)
+        self._forget_culprits(worker, at_work)
         self._start_again(lost, self._legacy.replays_for(worker, at_work))
         self._tickets.send_again(tickets)
 
-    def _forget_culprits(self, worker: int) -> None:
-        """What a worker was at when it was lost may have been why: that is not done again in the next one."""
+    def _forget_culprits(self, worker: int, at_work: Container[int]) -> None:
+        """What a worker was at when it was lost may have been why: that is not done again in the next one.
+
+        Only one that had something to do: between two environments the block already names the next.
+        """
         if self._watch.activity_of(worker) == Activity.REBUILDING:
             self._legacy.forget(worker)  # one of them is not as innocent as it seemed
-        elif self._watch.is_at_work(worker):
+        elif self._watch.is_at_work(worker) and self._watch.env_of(worker) in at_work:
             self._legacy.forget_environment(self._watch.env_of(worker))
 
     def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
