@@ -17,6 +17,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from harness.machine import this_machine
@@ -26,8 +27,10 @@ from soaking.vitals import Vitals
 
 CONSTANT = ("processes", "threads", "descriptors", "shared_files")
 LOOKS_WRITTEN = 31
-MEMORY_GROWTH = 0.1
-MEMORY_SLACK = 16 * 2**20
+WARM_UP = 30.0
+ENOUGH_LOOKS = 8
+MEMORY_SLACK = 4 * 2**20
+COLD_MEMORY_SLACK = 16 * 2**20
 
 
 def main() -> None:
@@ -78,16 +81,25 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def grown(vitals: list[Vitals]) -> list[str]:
-    """What there is more of at the end than at the beginning."""
-    first, last = vitals[0], vitals[-1]
+    """What there is more of, and stays."""
+    first, last = vitals[0], vitals[-(len(vitals) // 4 or 1) :]
     found = [
-        f"{name}: {getattr(first, name)} at the beginning, {getattr(last, name)} at the end"
+        f"{name}: {getattr(first, name)} at the beginning, at least {least} in the last looks"
         for name in CONSTANT
-        if getattr(last, name) > getattr(first, name)
+        if (least := min(getattr(look, name) for look in last)) > getattr(first, name)
     ]
-    if last.memory_bytes > first.memory_bytes * (1 + MEMORY_GROWTH) + MEMORY_SLACK:
-        found.append(f"memory: {_mib(first.memory_bytes)} at the beginning, {_mib(last.memory_bytes)} at the end")
-    return found
+    return found + memory_growth(vitals)
+
+
+def memory_growth(vitals: list[Vitals]) -> list[str]:
+    """Whether memory grew after processes have imported and allocated what they need: from one half to the other."""
+    warm = [look for look in vitals if look.seconds >= WARM_UP]
+    looks, slack = (warm, MEMORY_SLACK) if len(warm) >= ENOUGH_LOOKS else (vitals, COLD_MEMORY_SLACK)
+    half = len(looks) // 2
+    before, after = (median(look.memory_bytes for look in some) for some in (looks[:half], looks[half:]))
+    if after <= before + slack:
+        return []
+    return [f"memory: {_mib(before)} in the first half, {_mib(after)} in the second"]
 
 
 def report_text(found: Findings, troubles: list[str]) -> str:
@@ -114,7 +126,7 @@ def _shown(vitals: Vitals, name: str) -> str:
     return _mib(vitals.memory_bytes) if name == "memory" else str(getattr(vitals, name))
 
 
-def _mib(size: int) -> str:
+def _mib(size: float) -> str:
     return f"{size / 2**20:.0f} MiB"
 
 

@@ -14,16 +14,19 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from envfleet import AsyncVectorEnv
-from envfleet.errors import WorkerError
+from envfleet.errors import EnvRaisedError, WorkerError
+from soaking.excuses import Excuses
 from soaking.faulty import Fault, faulty_fns
 from soaking.oracle import Lone, Transition
 from soaking.vitals import Vitals, look
 
-IN_PLACE = (Fault.RAISE, Fault.BAD_SHAPE, Fault.BAD_KEY, Fault.NAN, Fault.BAD_REWARD)
+IN_PLACE = (Fault.RAISE, Fault.BAD_SHAPE, Fault.BAD_DTYPE, Fault.BAD_KEY, Fault.NAN, Fault.BAD_REWARD)
 DEADLY = (Fault.EXIT, Fault.KILL, Fault.CRASH)
 STUCK = (Fault.LOOP, Fault.STOP, Fault.HOLD_GIL)
 STEP_TIMEOUT = 1.0
 LOOK_EVERY = 1.0
+# Seconds: from what a step takes to what a fleet needs to be done and asleep.
+DELAYS = (0.0, 0.0003, 0.003)
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,7 @@ class Trial:
         self._plan, self._chance, self.findings = plan, random.Random(plan.seed), Findings()
         fns = faulty_fns(plan.num_envs)
         self._lone = [Lone(env_fn, AutoresetMode.NEXT_STEP) for env_fn in fns]
-        self._hits: Counter[int] = Counter()  # an environment's losses that it has not told of
-        self._told_last: set[int] = set()
+        self._excuses = Excuses([self._share(worker) for worker in range(plan.num_workers)])
         self._actions = np.zeros(plan.num_envs, np.int64)
         self._envs = AsyncVectorEnv(
             fns,
@@ -105,6 +107,10 @@ class Trial:
             self._reset(seed=self._chance.choice([None, self._chance.randrange(10**6)]))
         elif choice < 0.04:
             self._call()
+        elif choice < 0.05:
+            self._fail_in_a_call()
+        elif choice < 0.055:
+            self._return_what_cannot_travel()
         if self._chance.random() < 0.6:
             self._take_turns()
         else:
@@ -112,13 +118,17 @@ class Trial:
 
     # -- mishaps --------------------------------------------------------------------------------------
 
-    def _kill_some(self) -> None:
-        if self._chance.random() < (0.5 if self._plan.kills else 0.1):
-            worker = self._chance.randrange(self._plan.num_workers)
-            if self._envs.processes[worker].is_alive():
-                self._hits.update(self._share(worker))
-                os.kill(self._envs.processes[worker].pid or 0, signal.SIGKILL)
-                self.findings.mishaps["kill from outside"] += 1
+    def _strike(self) -> None:
+        """Kill a worker from outside, or stop it, perhaps: at once, at work or when it is done."""
+        if self._chance.random() >= (0.5 if self._plan.kills else 0.1):
+            return
+        time.sleep(self._chance.choice(DELAYS) * self._chance.random())
+        worker = self._chance.randrange(self._plan.num_workers)
+        if self._envs.processes[worker].is_alive():
+            stops = self._plan.hangs and self._chance.random() < 0.02
+            self._excuses.struck(worker)
+            os.kill(self._envs.processes[worker].pid or 0, signal.SIGSTOP if stops else signal.SIGKILL)
+            self.findings.mishaps["stop from outside" if stops else "kill from outside"] += 1
 
     def _draw_actions(self) -> None:
         self._actions[:] = [self._chance.randrange(10) for _ in self._actions]
@@ -128,8 +138,41 @@ class Trial:
             if self._lone[victim].finished:
                 return  # its next step is a reset and takes no action
             self._actions[victim] = fault
-            self._hits.update([victim] if fault in IN_PLACE else self._share(self._worker_of(victim)))
-            self.findings.mishaps[fault.name.lower()] += 1
+            self._note(fault, victim, "step")
+
+    def _fail_in_a_call(self) -> None:
+        """Have an environment fail where nothing is asked twice: the call raises, whatever became of the process."""
+        victim, fault = self._chance.randrange(len(self._actions)), self._chance.choice((Fault.RAISE, *DEADLY))
+        self._excuses.touched(victim)
+        self._note(fault, victim, "call")
+        try:
+            self._envs.call("suffer", int(fault), indices=[victim])
+            self._check(False, victim, f"a call told to {fault.name} returned")
+        except WorkerError as error:
+            self._check(victim in error.env_indices, victim, f"call: {error}")
+
+    def _return_what_cannot_travel(self) -> None:
+        """Have an environment return an info that no pickle can carry: told even by a fleet that restarts."""
+        self._settle()
+        self._actions[:] = 0
+        victim = self._chance.randrange(len(self._actions))
+        if self._lone[victim].finished:
+            return
+        self._actions[victim] = Fault.UNPICKLABLE
+        self._note(Fault.UNPICKLABLE, victim, "step")
+        try:
+            self._envs.step(self._actions)
+            self._check(False, victim, "an info that cannot be pickled arrived")
+        except EnvRaisedError as error:
+            self._check(error.env_indices == (victim,), victim, f"step: {error}")
+        self._reset(seed=self._chance.randrange(10**6))
+
+    def _note(self, fault: Fault, victim: int, where: str) -> None:
+        self.findings.mishaps[f"{fault.name.lower()} in {where}"] += 1
+        if fault in (*DEADLY, *STUCK):
+            self._excuses.will_die(victim, self._worker_of(victim))
+        elif fault in IN_PLACE and where == "step":
+            self._excuses.will_fail(victim)
 
     def _share(self, worker: int) -> range:
         edges = [self._plan.num_envs * i // self._plan.num_workers for i in range(self._plan.num_workers + 1)]
@@ -145,21 +188,22 @@ class Trial:
         for _ in range(2):
             self._actions[:] = 0
             self._compare(self._envs.step(self._actions), range(self._plan.num_envs))
-        self._hits.clear()
+        self._excuses.clear()
 
     def _take_turns(self) -> None:
         for _ in range(self._chance.randrange(1, 6)):
             self._draw_actions()
             self._envs.step_async(self._actions)
-            self._kill_some()
+            self._strike()
             self._compare(self._envs.step_wait(), range(self._plan.num_envs))
+            self._excuses.end_phase()
 
     def _take_tickets(self) -> None:
         self._draw_actions()
         self._envs.send(self._actions)
         out = self._plan.num_envs
         for _ in range(self._chance.randrange(2, 12)):
-            self._kill_some()
+            self._strike()
             result = self._envs.recv()
             ids = result[4]["env_id"].tolist()
             self._compare(result, ids)
@@ -170,15 +214,23 @@ class Trial:
             ids = result[4]["env_id"].tolist()
             out -= len(ids)
             self._compare(result, ids)
+        self._excuses.end_phase()
 
     def _reset(self, seed: int | None) -> None:
         self.findings.mishaps["reset"] += 1
-        observations, infos = self._envs.reset(seed=seed)
+        self._envs.reset_async(seed=seed)
+        self._strike()
+        observations, infos = self._envs.reset_wait()
         for env, lone in enumerate(self._lone):
-            if self._tells(infos, env, env):
+            found, tells = _row(observations, env), self._tells(infos, env, env)
+            if tells:
                 lone.restart_silently()
             expected, _ = lone.reset(None if seed is None else seed + env)
-            self._check(_same(_row(observations, env), expected), env, "reset")
+            while tells and not _same(found, expected) and self._excuses.lost_before_it_told(env):
+                expected = lone.restart_once_more()
+            self._excuses.showed(env, tells=tells, began=True)
+            self._check(_same(found, expected), env, f"reset: expected {expected}, got {found}")
+        self._excuses.end_phase()
 
     def _call(self) -> None:
         self.findings.mishaps["call"] += 1
@@ -186,7 +238,7 @@ class Trial:
             found = self._envs.get_attr("index")
             self._check(found == tuple(range(self._plan.num_envs)), -1, f"call gave {found}")
         except WorkerError as error:  # a worker that was killed before
-            self._check(any(self._hits[env] for env in error.env_indices), -1, f"call: {error}")
+            self._check(any(map(self._excuses.was_lost, error.env_indices)), -1, f"call: {error}")
 
     # -- comparing ------------------------------------------------------------------------------------
 
@@ -194,12 +246,11 @@ class Trial:
         observations, rewards, terminated, truncated, infos = result
         for place, env in enumerate(ids):
             found, lone = _row(observations, place), self._lone[env]
-            was_told, tells = env in self._told_last, self._tells(infos, place, env)
+            began, tells = lone.finished, self._tells(infos, place, env)
             expected: Transition = lone.restart() if tells else lone.step(self._actions[env])
-            (self._told_last.add if tells else self._told_last.discard)(env)
-            while was_told and not tells and not _same(found, expected[0]) and self._hits[env] > 0:
-                self._hits[env] -= 1  # lost again before it had told
+            while began and not tells and not _same(found, expected[0]) and self._excuses.lost_before_it_told(env):
                 expected = (lone.restart_once_more(), *expected[1:])
+            self._excuses.showed(env, tells=tells, began=began)
             outcome = (rewards[place], terminated[place], truncated[place])
             same = _same(found, expected[0]) and outcome == expected[1:4]
             self._check(same, env, f"expected {expected}, got {found}, {outcome}")
@@ -208,8 +259,8 @@ class Trial:
     def _tells(self, infos: dict[str, Any], place: int, env: int) -> bool:
         if not ("restarted" in infos and infos["restarted"][place]):
             return False
-        self._check(self._hits[env] > 0, env, f"restarted for no reason: {infos['restart_cause'][place]}")
-        self._hits[env] -= 1
+        excused = self._excuses.accepts(env, self._worker_of(env))
+        self._check(excused, env, f"restarted for no reason: {infos['restart_cause'][place]}")
         self.findings.restarts += 1
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from fleets import BENCHMARKS
 from soak import grown
 from soaking.faulty import FaultyEnv
 from soaking.trial import Plan, Trial
-from soaking.vitals import look
+from soaking.vitals import Vitals, look
 
 from envfleet.vector import AsyncVectorEnv
+from envfleet.vector.replays import Replays
 
 
 def test_it_runs_for_seconds(tmp_path: Path) -> None:
@@ -67,9 +69,32 @@ def test_a_restart_for_no_reason_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert "restarted for no reason" in Trial(SMALL).run().wrong[0]
 
 
+def test_innocents_that_are_not_rebuilt_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replays, "of", lambda *_, **__: None)
+    found = Trial(replace(SMALL, kills=20, num_envs=4)).run()
+    assert "restarted for no reason" in found.wrong[0]
+
+
 @pytest.mark.parametrize("name", ["processes", "threads", "descriptors", "shared_files", "memory_bytes"])
 def test_growth_is_found(name: str) -> None:
     before = look(0.0)
     after = replace(before, **{name: 2 * getattr(before, name) + 50 * 2**20})
     assert grown([before, before]) == []
     assert len(grown([before, after])) == 1
+
+
+def test_memory_that_grows_slowly_is_found_and_a_warm_up_is_not() -> None:
+    now = look(0.0)
+
+    def looks(memory_mib: Callable[[int], float]) -> list[Vitals]:
+        return [replace(now, seconds=s, memory_bytes=round(memory_mib(s) * 2**20)) for s in range(120)]
+
+    assert grown(looks(lambda second: 53 + min(second, 30) / 5)) == []
+    assert grown(looks(lambda second: 53 + second % 3)) == []
+    assert "memory: 58 MiB in the first half, 63 MiB" in grown(looks(lambda second: 53 + second / 9.5))[0]
+
+
+def test_what_came_and_went_is_no_growth() -> None:
+    now = look(0.0)
+    assert grown([now, replace(now, shared_files=now.shared_files + 1), now, now]) == []
+    assert len(grown([now, *[replace(now, descriptors=now.descriptors + 1)] * 3])) == 1
