@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import record
 from gymnasium.vector import AutoresetMode
 
 from envfleet import NativeVectorEnv
@@ -24,6 +25,8 @@ class Case:
     kwargs: dict[str, Any] = field(default_factory=dict)
     seeds: int = 20
     steps: int = 1000
+    ends: int = 10
+    """Episodes that must end on the way, in all environments together."""
 
     def __str__(self) -> str:
         return ", ".join([self.env_id, *(f"{name}={value}" for name, value in self.kwargs.items())])
@@ -35,35 +38,51 @@ Pilot = Callable[[gym.Env[Any, Any], Any], Any]
 
 def compare(
     case: Case, mode: AutoresetMode, first_seed: int = 0, pilot: Callable[[], Pilot] | None = None, **native: Any
-) -> int:
-    """Steps both with the same actions, random ones unless pilots steer, and asserts that every number is the same.
+) -> None:
+    """Steps both with the same actions, random ones unless pilots steer, and asserts that every bit is the same.
 
-    Returns:
-        How many episodes ended on the way.
+    Whether it was goes into the record, from which the table in the docs is made.
     """
+    found = record.Comparison(case.env_id, case.kwargs, mode.value, case.seeds, case.steps, pilot is not None)
+    record.COMPARISONS.append(found)
     reference = ReferenceFleet([lambda: gym.make(gym.spec(case.env_id), **case.kwargs)] * case.seeds, mode)
-    space, seeds = reference.observation_space, range(first_seed, first_seed + case.seeds)
-    actions = Actions(reference.action_space, case.seeds, first_seed)
-    pilots = [pilot() for _ in range(case.seeds)] if pilot is not None else []
-    ended = 0
-    with NativeVectorEnv(case.env_id, case.seeds, autoreset_mode=mode, env_kwargs=case.kwargs, **native) as envs:
-        assert envs.single_observation_space == space
-        assert envs.single_action_space == reference.action_space
-        rows = reference.reset(seeds)
-        assert_reset(envs.reset(seed=first_seed), rows, space)
-        for _ in range(case.steps):
-            steered = zip(pilots, reference.envs, rows.observations, strict=True) if pilots else []
-            batch = [steer(env, observation) for steer, env, observation in steered] or actions.next()
-            rows = reference.step(batch)
-            assert_step(envs.step(stack_items(reference.action_space, batch)), rows, space)
-            finished = np.logical_or(rows.terminated, rows.truncated)
-            ended += int(finished.sum())
-            if mode is AutoresetMode.DISABLED and finished.any():
-                actual, rows = envs.reset(options={"reset_mask": finished}), reference.reset(mask=finished)
-                assert_reset(actual, rows, space)
-    for env in reference.envs:
-        env.close()
-    return ended
+    try:
+        with NativeVectorEnv(case.env_id, case.seeds, autoreset_mode=mode, env_kwargs=case.kwargs, **native) as envs:
+            _step_both(envs, reference, found, first_seed, pilot)
+    finally:
+        for env in reference.envs:
+            env.close()
+    assert found.episodes >= case.ends
+    found.equal = True
+
+
+def _step_both(
+    envs: NativeVectorEnv,
+    reference: ReferenceFleet,
+    found: record.Comparison,
+    first_seed: int,
+    pilot: Callable[[], Pilot] | None,
+) -> None:
+    space, seeds = reference.observation_space, range(first_seed, first_seed + envs.num_envs)
+    assert envs.single_observation_space == space
+    assert envs.single_action_space == reference.action_space
+    actions = Actions(reference.action_space, envs.num_envs, first_seed)
+    pilots = [pilot() for _ in seeds] if pilot is not None else []
+    actual, rows = envs.reset(seed=first_seed), reference.reset(seeds)
+    assert_reset(actual, rows, space)
+    found.count(actual)
+    for _ in range(found.steps):
+        steered = zip(pilots, reference.envs, rows.observations, strict=True) if pilots else []
+        batch = [steer(env, observation) for steer, env, observation in steered] or actions.next()
+        rows, stepped = reference.step(batch), envs.step(stack_items(reference.action_space, batch))
+        assert_step(stepped, rows, space)
+        found.count(stepped)
+        finished = np.logical_or(rows.terminated, rows.truncated)
+        found.episodes += int(finished.sum())
+        if reference.mode is AutoresetMode.DISABLED and finished.any():
+            actual, rows = envs.reset(options={"reset_mask": finished}), reference.reset(mask=finished)
+            assert_reset(actual, rows, space)
+            found.count(actual)
 
 
 class Actions:
