@@ -70,8 +70,8 @@ def main() -> None:
 
 @contextmanager
 def strangers(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many programs that always have something to do."""
-    running = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(number)]
+    """So many programs that always have something to do; strangers to each other too, or Linux has them share."""
+    running = [subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) for _ in range(number)]
     try:
         yield running
     finally:

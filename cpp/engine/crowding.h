@@ -3,8 +3,7 @@
 // To the kernel, whoever waits awake uses up his share of a crowded core, and whoever offers it by
 // sched_yield() is in no hurry: he gets it back when the stranger's time is over, milliseconds
 // later. Whoever sleeps is owed something, and goes first when he is woken. So on a crowded core
-// waiting awake is the slowest way to wait: with compilers at work on both cores, two workers with
-// four CartPoles each took 18 ms a turn awake and 0.7 ms asleep.
+// waiting awake is the slowest way to wait.
 #pragma once
 
 #include <algorithm>
