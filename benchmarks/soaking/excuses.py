@@ -9,10 +9,9 @@ from collections.abc import Sequence
 class Excuses:
     """What was done to a fleet and has not been told of yet.
 
-    A worker that is struck from outside excuses one environment, the one that was at work; one whose environment ends
-    its own process excuses that environment. The others are rebuilt, and may be restarted only if they cannot be: they
-    have not begun an episode since they were made or told of a restart, a call has touched them, or their worker was
-    lost once more while it rebuilt them.
+    A worker that is struck from outside excuses one environment, the one that was at work or being rebuilt; one whose
+    environment ends its own process excuses that environment. The others are rebuilt, and may be restarted only if they
+    cannot be: they have not begun an episode since they were made or told of a restart, or a call has touched them.
 
     Args:
         shares: The environments of each worker.
@@ -23,7 +22,6 @@ class Excuses:
         self._culprits: Counter[int] = Counter()
         self._strikes: Counter[int] = Counter()
         self._losses: Counter[int] = Counter()
-        self._shaken: set[int] = set()
         self._not_begun = {env for share in shares for env in share}
         self._touched: set[int] = set()
 
@@ -31,10 +29,7 @@ class Excuses:
 
     def struck(self, worker: int) -> None:
         """A worker is killed or stopped from outside."""
-        if worker in self._shaken:  # it may be rebuilding what it lost before
-            self._culprits.update(self._shares[worker])
-        else:
-            self._strikes[worker] += 1
+        self._strikes[worker] += 1
         self._lose(worker)
 
     def will_die(self, env: int, worker: int) -> None:
@@ -51,7 +46,6 @@ class Excuses:
         self._touched.add(env)
 
     def _lose(self, worker: int) -> None:
-        self._shaken.add(worker)
         self._losses.update(self._shares[worker])
 
     # -- what is seen ---------------------------------------------------------------------------------
@@ -84,7 +78,6 @@ class Excuses:
     def end_phase(self) -> None:
         """Nothing is under way any more: whoever was at work when its worker was lost has told."""
         self._strikes.clear()
-        self._shaken.clear()
 
     def clear(self) -> None:
         """All workers were there, and everything was told."""

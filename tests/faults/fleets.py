@@ -105,6 +105,17 @@ def inflict(envs: AsyncVectorEnv, where: str, victim: int, fault: Fault) -> Any:
     return [envs.recv() for _ in range(envs.num_envs)]
 
 
+class ClosingEnv(FaultyEnv):
+    """Leaves a mark when it is closed."""
+
+    def __init__(self, habits: Habits, marks: str) -> None:
+        super().__init__(habits)
+        self.marks = marks
+
+    def close(self) -> None:
+        Path(self.marks, str(self.index)).touch()
+
+
 class OnceEnv(FaultyEnv):
     """Obeys an order to fail in `reset` that names a mark only once: the mark outlives the process."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from fleets import BENCHMARKS, SOON, fleet, make, soon, still_running, zeros
+from fleets import BENCHMARKS, SOON, ClosingEnv, fleet, make, soon, still_running, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import ClosedEnvironmentError, EnvRaisedError, WorkerError
@@ -264,15 +264,6 @@ def test_a_replaced_worker_is_closed_like_any_other(tmp_path: Path) -> None:
         assert set(envs.call("process_id")) == pids
     assert still_running(pids, 0) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "3"]
-
-
-class ClosingEnv(FaultyEnv):
-    def __init__(self, habits: Habits, marks: str) -> None:
-        super().__init__(habits)
-        self.marks = marks
-
-    def close(self) -> None:
-        Path(self.marks, str(self.index)).touch()
 
 
 # -- the machine's limits -----------------------------------------------------------------------------

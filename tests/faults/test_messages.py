@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import STEP_TIMEOUT, fleet, options, soon, wait_until_its_pipe_is_full, zeros
+from fleets import STEP_TIMEOUT, ClosingEnv, fleet, options, soon, wait_until_its_pipe_is_full, zeros
 from soaking.faulty import HUGE, Fault, FaultyEnv, Habits
 
 from envfleet.errors import WorkerDiedError, WorkerStuckError
@@ -161,17 +161,6 @@ def test_ctrl_c_in_the_middle_of_a_message_parts_nothing(how: str) -> None:
             assert_works(envs)
         envs.set_attr("text", LONG)
         assert [len(text) for text in envs.get_attr("text")] == [len(LONG)] * 4
-
-
-class ClosingEnv(FaultyEnv):
-    """Leaves a mark when it is closed."""
-
-    def __init__(self, habits: Habits, marks: str) -> None:
-        super().__init__(habits)
-        self.marks = marks
-
-    def close(self) -> None:
-        Path(self.marks, str(self.index)).touch()
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -19,6 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
+from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, replays
 from envfleet.vector.shard import Shard
@@ -200,16 +201,29 @@ class LurkingEnv(FaultyEnv):
         return super().step(action)
 
 
-def test_one_that_ends_its_process_while_it_is_rebuilt_is_restarted_with_all_others(tmp_path: Path) -> None:
+def test_a_step_that_raised_counts_when_others_are_rebuilt() -> None:
+    oracle = Oracle(4)
+    with fleet(2, on_failure="restart") as envs:
+        envs.reset(seed=0)
+        oracle.assert_steps(envs, 2)
+        with pytest.raises(EnvRaisedError, match="Environment 0"):
+            envs.step(zeros(envs, {0: Fault.UNPICKLABLE}))
+        for env in oracle.lone:
+            env.step(0)
+        os.kill(envs.processes[1].pid or 0, signal.SIGKILL)
+        oracle.assert_reset(envs.reset(), oracle.reset())
+        assert envs.rebuilt.tolist() == [0, 0, 1, 1]
+
+
+def test_one_that_ends_its_process_while_it_is_rebuilt_is_restarted_and_no_other(tmp_path: Path) -> None:
     mark = str(tmp_path / "mark")
     fns = [partial(LurkingEnv, Habits(i, 99, mark), mark) for i in (2, 0, 1, 3)]
     with AsyncVectorEnv(fns, context="fork", num_workers=1, on_failure="restart") as envs:
         envs.reset(seed=0)
         envs.step(zeros(envs))
         *_, truncated, infos = envs.step(zeros(envs, {3: Fault.KILL}))
-        assert truncated.tolist() == [True] * 4
-        assert infos["restarted"].all()
-        assert not envs.rebuilt.any()
+        assert infos["restarted"].tolist() == truncated.tolist() == [True, False, False, True]
+        assert envs.rebuilt.tolist() == [0, 1, 1, 0]
         assert not envs.step(zeros(envs))[3].any()
 
 

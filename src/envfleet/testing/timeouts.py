@@ -49,7 +49,7 @@ class TimeoutsContract(ContractBase):
         envs.reset_async(options=[hang if i == self.hanging else None for i in range(self.num_envs)])
 
     def _assert_expires(self, wait: Callable[[float], Any]) -> None:
-        with pytest.raises(multiprocessing.TimeoutError):
+        with pytest.raises(multiprocessing.TimeoutError, match=f"within {SHORT} s"):
             wait(SHORT)
 
     def test_an_expired_step_wait_loses_nothing(self, tmp_path: Path) -> None:

@@ -273,10 +273,6 @@ class FleetBuffers:
         """The observation that was kept of one row."""
         return self._layout.observations.row(self._last, row)
 
-    def arrays_kept(self, row: int) -> list[Array]:
-        """The observation that was kept of one row as arrays, one a leaf that lies in the block."""
-        return [self._last[leaf][row].copy() for leaf, _, _ in self._layout.observations.array_leaves]
-
     def restore(self, row: int) -> None:
         """Puts the observation that was kept back into its row."""
         for column, kept in zip(self._observation_columns, self._last, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -44,18 +44,23 @@ class Legacy:
         """For the one that takes a lost worker's place."""
         return replace(self._tasks[worker], seeds=self._seeds[worker], cause=cause, replays=replays)
 
-    def replays_for(self, worker: int, at_work: Container[int]) -> dict[int, Replay]:
+    def replays_for(self, worker: int) -> dict[int, Replay]:
         """What brings the environments of a lost worker back, by row: all that are known."""
         if self.replays is None:
             return {}
         first, last = self.bounds[worker]
-        replays = {row - first: self.replays.of(row, is_at_work=row in at_work) for row in range(first, last)}
+        replays = {row - first: self.replays.of(row) for row in range(first, last)}
         return {row: replay for row, replay in replays.items() if replay is not None}
 
     def forget(self, worker: int) -> None:
         """None of a worker's environments can be rebuilt, until they begin another episode."""
         if self.replays is not None:
             self.replays.forget(slice(*self.bounds[worker]))
+
+    def forget_all(self) -> None:
+        """None at all can."""
+        if self.replays is not None:
+            self.replays.forget(slice(None))
 
     def forget_environment(self, env_index: int) -> None:
         """This one cannot, until it begins another episode."""

@@ -6,13 +6,12 @@ they were, and given the same actions again. One that shows what it had shown la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
-from envfleet.vector.buffers import Array
 from envfleet.vector.orders import Options
 from envfleet.vector.rebuilding import Replay
 from envfleet.vector.share import ShardRows
@@ -30,15 +29,10 @@ _ALL = slice(None)
 
 @final
 class Replays:
-    """The log of all environments of a fleet.
+    """The log of all environments of a fleet. ``block`` holds their rows."""
 
-    Args:
-        block: The rows of all environments.
-        last_shown: For an environment the arrays of the observation that the user was given last.
-    """
-
-    def __init__(self, block: ShardRows, last_shown: Callable[[int], Sequence[Array]]) -> None:
-        self._block, self._last_shown = block, last_shown
+    def __init__(self, block: ShardRows) -> None:
+        self._block = block
         num_envs = len(block.rewards)
         a_step = sum(array.nbytes for array in block.action_arrays)
         self._room = min(_LONGEST, _ROOM // max(a_step, 1))
@@ -47,6 +41,9 @@ class Replays:
         self._lengths = np.full(num_envs, self._room, np.intp)
         self._episodes = np.zeros(num_envs, np.uint64)
         self._ended = np.zeros(num_envs, np.bool_)
+        # Kept together with the actions that led there, whether or not the user was ever given it: in the block it may
+        # be overwritten by one that is at work.
+        self._shown = [np.zeros_like(array) for array in block.observation_arrays]
         self._everyone = np.arange(num_envs)
         self._options: dict[int, Options] = {}
         self._options_to_come: dict[int, Options] = {}
@@ -61,6 +58,8 @@ class Replays:
         for log, actions in zip(self._actions, block.action_arrays, strict=True):
             log[self._everyone[rows], lengths[rows]] = actions[rows]
         lengths[rows] = np.minimum(lengths[rows] + 1, self._room)
+        for shown, observations in zip(self._shown, block.observation_arrays, strict=True):
+            shown[rows] = observations[rows]
         self._ended[rows] = block.terminated[rows] | block.truncated[rows]
         begun = block.episodes[rows] != self._episodes[rows]
         if begun.any():
@@ -79,19 +78,15 @@ class Replays:
         """These cannot be rebuilt, until they begin another episode."""
         self._lengths[rows] = self._room
 
-    def of(self, row: int, *, is_at_work: bool) -> Replay | None:
-        """What brings an environment back to where it is, or was before it was set to work; None if that is unknown.
-
-        One that is at work may have overwritten what it had shown.
-        """
+    def of(self, row: int) -> Replay | None:
+        """What brings an environment back to where it is, or was before it was set to work; None if that is unknown."""
         length = int(self._lengths[row])
         if length >= self._room or self._block.touched[row]:
             return None
-        shown = self._last_shown(row) if is_at_work else [array[row].copy() for array in self._block.observation_arrays]
         return Replay(
             int(self._episodes[row]),
             self._options.get(row),
             [log[row, :length].copy() for log in self._actions],
             bool(self._ended[row]),
-            shown,
+            [array[row].copy() for array in self._shown],
         )

@@ -302,6 +302,7 @@ class Shard:
         """Brings the environments that the task has replays of back to where they were, or restarts them after all."""
         deadline = time.monotonic() + LONGEST
         for row, replay in self._task.replays.items():
+            self._progress.enter(row)
             self._rows.progress[1] = Activity.REBUILDING
             try:
                 self._rebuild_row(row, replay, deadline)

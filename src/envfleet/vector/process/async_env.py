@@ -155,7 +155,7 @@ class AsyncVectorEnv(FleetVectorEnv):
             keep_apart(buffers.pages)
         replays: Replays | None = None
         if restarts and layout.is_repeatable:
-            replays = Replays(layout.rows(memory, 0, spaces.num_envs), buffers.arrays_kept)
+            replays = Replays(layout.rows(memory, 0, spaces.num_envs))
         self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"], replays, pages)
         self._rebuilt = arrays["rebuilt"]
         self._local_shard: Shard | None = None

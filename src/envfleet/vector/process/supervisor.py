@@ -25,9 +25,10 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.deadline import Deadline
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
-from envfleet.vector.process.watch import Watch, deadline_after
+from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import Berth
 from envfleet.vector.rebuilding import Replay
 from envfleet.vector.replacing import Replacements
@@ -144,7 +145,7 @@ class Supervisor:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._check_ours()
-        payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
+        payloads = self._see_through(partial(self._await_answers, Deadline(timeout)))
         self._end_turn()
         if payloads is None:
             return self._silence
@@ -162,7 +163,7 @@ class Supervisor:
                 self._replace(lost)
                 self._go_on_with_turn(lost)
 
-    def _await_answers(self, deadline: float) -> list[bytes | None] | None:
+    def _await_answers(self, deadline: Deadline) -> list[bytes | None] | None:
         """What the workers say, in order; None if nobody says anything."""
         assert self._mailroom is not None
         self._watch.deliver(self._unfinished, deadline)
@@ -174,11 +175,16 @@ class Supervisor:
     def _end_turn(self) -> None:
         assert self._mailroom is not None
         turns = self._mailroom.turns()
-        if turns != self._collected_turns:
+        if turns == self._collected_turns:
+            return
+        try:
             self._legacy.note_turn(self._order)
             self._collected_turns = turns
+        except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
+            self._legacy.forget_all()
+            raise
 
-    def _read_answers(self, deadline: float) -> list[bytes | None]:
+    def _read_answers(self, deadline: Deadline) -> list[bytes | None]:
         assert self._mailroom is not None
         turn = self._mailroom.turns()
         if self._inbox[0] != turn:
@@ -230,7 +236,7 @@ class Supervisor:
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._check_ours()
-        deadline = deadline_after(timeout)
+        deadline = Deadline(timeout)
         while True:
             try:
                 results = self._tickets.take(count, deadline)
@@ -276,7 +282,7 @@ class Supervisor:
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
         self._forget_culprits(worker, at_work)
-        self._start_again(lost, self._legacy.replays_for(worker, at_work))
+        self._start_again(lost, self._legacy.replays_for(worker))
         self._tickets.send_again(tickets)
 
     def _forget_culprits(self, worker: int, at_work: Container[int]) -> None:
@@ -284,9 +290,8 @@ class Supervisor:
 
         Only one that had something to do: between two environments the block already names the next.
         """
-        if self._watch.activity_of(worker) == Activity.REBUILDING:
-            self._legacy.forget(worker)  # one of them is not as innocent as it seemed
-        elif self._watch.is_at_work(worker) and self._watch.env_of(worker) in at_work:
+        is_rebuilding = self._watch.activity_of(worker) == Activity.REBUILDING
+        if self._watch.is_at_work(worker) and (is_rebuilding or self._watch.env_of(worker) in at_work):
             self._legacy.forget_environment(self._watch.env_of(worker))
 
     def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:

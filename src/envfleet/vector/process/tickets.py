@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from envfleet.vector.orders import Report, ResetOrder
 from envfleet.vector.parcels import dumps_by_value, load_report
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.deadline import NEVER, Deadline
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.replays import Replays
 
@@ -47,6 +47,7 @@ class Tickets:
         num_envs = bounds[-1][1] if bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
         self._is_taking_over = False
+        self._not_noted: set[int] = set()
         self._unheard: dict[int, LostWorker] = {}
 
     # Both pack first: what cannot be packed must change nothing, and only what they return sends.
@@ -76,7 +77,7 @@ class Tickets:
                 self._mailroom.send(rows[i : i + 1], kind)
                 self._crew.tell(self._worker_of(int(rows[i])), parcel)
 
-    def take(self, count: int, deadline: float = math.inf) -> tuple[Rows, list[Report | None]] | None:
+    def take(self, count: int, deadline: Deadline = NEVER) -> tuple[Rows, list[Report | None]] | None:
         """The oldest ``count`` results, with one report (or None) each; None if there are fewer.
 
         Raises LostWorker if one said that more would follow, and was lost before it came.
@@ -112,7 +113,7 @@ class Tickets:
         self._is_taking_over = False
         return taken
 
-    def wait_for(self, count: int, deadline: float = math.inf) -> None:
+    def wait_for(self, count: int, deadline: Deadline = NEVER) -> None:
         """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
         busy = partial(self.still_out, deadline)
         self._watch.deliver(busy, deadline)
@@ -123,7 +124,7 @@ class Tickets:
         missing = count - len(self._backlog)
         return missing <= 0 or bool(self._unheard) or self._mailroom.wait_ready(missing, timeout, pause, yield_)
 
-    def still_out(self, deadline: float = math.inf) -> list[int]:
+    def still_out(self, deadline: Deadline = NEVER) -> list[int]:
         """The workers that have something to do, once they were heard.
 
         One that has done everything has nothing to do, also before it was collected. And one whose long report nobody
@@ -132,7 +133,7 @@ class Tickets:
         self.collect(deadline)
         return self.workers_out()
 
-    def collect(self, deadline: float = math.inf) -> None:
+    def collect(self, deadline: Deadline = NEVER) -> None:
         """Takes over all results that are there; a TimeoutError loses nothing."""
         if self._is_taking_over:  # an interruption left something
             self._take_over(deadline)
@@ -140,21 +141,20 @@ class Tickets:
         self._mailroom.collect(self._collected, self._statuses)
         self._take_over(deadline)
 
-    def _take_over(self, deadline: float) -> None:
-        taken: list[int] = []
+    def _take_over(self, deadline: Deadline) -> None:
         try:
             for place in np.flatnonzero(self._statuses != _NO_RESULT).tolist():
                 self._take_over_one(place, deadline)
-                taken.append(int(self._collected[place]))
         finally:
-            self._note([row for row in taken if row not in self._unheard])
+            self._note()
         self._is_taking_over = False
 
-    def _take_over_one(self, place: int, deadline: float) -> None:
+    def _take_over_one(self, place: int, deadline: Deadline) -> None:
         """Marks a result as taken over together with its message: an interruption must not part them."""
         row = int(self._collected[place])
         if self._statuses[place] != protocol.REPORT_FOLLOWS:
             self._backlog.append((row, None))
+            self._not_noted.add(row)
             self._statuses[place] = _NO_RESULT
             return
         worker = self._worker_of(row)
@@ -166,13 +166,21 @@ class Tickets:
             return
         with signals_blocked():
             self._backlog.append((row, self._crew.pop_message(worker)))
+            self._not_noted.add(row)
             self._statuses[place] = _NO_RESULT
 
-    def _note(self, rows: Sequence[int]) -> None:
-        for row in rows if self._reset_parcels else ():
+    def _note(self) -> None:
+        for row in self._not_noted if self._reset_parcels else ():
             self._reset_parcels.pop(row, None)
-        if self._replays is not None:
-            self._replays.note(np.array(rows, np.intp))
+        rows = np.array(sorted(self._not_noted), np.intp)
+        try:
+            if self._replays is not None:
+                self._replays.note(rows)
+            self._not_noted.clear()
+        except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
+            if self._replays is not None:
+                self._replays.forget(rows)
+            raise
 
     def lost_by(self, worker: int) -> list[tuple[int, int]]:
         """The tickets ``(row, kind)`` that a dead worker leaves undone; all its results must be collected before."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from envfleet.vector.cores import usable_cores
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.deadline import NEVER, Deadline
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care
 from envfleet.vector.share import Activity
@@ -55,37 +54,37 @@ class Watch:
         self,
         condition: Callable[[float, float, float], bool],
         busy: Callable[[], list[int]],
-        deadline: float = math.inf,
+        deadline: Deadline = NEVER,
     ) -> None:
         """Waits until ``condition(seconds, pause, yield)`` holds, looking at the ``busy()`` workers again and again.
 
-        Raises LostWorker as ``look`` does, and TimeoutError after ``deadline``, by ``time.monotonic()``.
+        Raises LostWorker as ``look`` does, and TimeoutError after ``deadline``.
         """
         start = time.monotonic()
         patience = self._patience.now()
-        while not condition(_slice(deadline), patience.pause, patience.yield_):
+        while not condition(deadline.next_slice(), patience.pause, patience.yield_):
             self._go_on(busy, deadline)
             patience = ASLEEP
         self._patience.learn(time.monotonic() - start)
 
-    def deliver(self, busy: Callable[[], list[int]], deadline: float = math.inf) -> None:
+    def deliver(self, busy: Callable[[], list[int]], deadline: Deadline = NEVER) -> None:
         """Waits until everything that workers were told is on its way, as ``wait`` does."""
-        while not self._crew.all_sent and not self._crew.deliver(range(len(self._crew)), _slice(deadline)):
+        while not self._crew.all_sent and not self._crew.deliver(range(len(self._crew)), deadline.next_slice()):
             self._go_on(busy, deadline)
 
-    def await_message(self, worker: int, deadline: float = math.inf) -> None:
+    def await_message(self, worker: int, deadline: Deadline = NEVER) -> None:
         """Waits until there is one for ``Crew.pop_message``, as ``wait`` does.
 
         Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
         """
-        while not self._crew.has_heard(worker, _slice(deadline)):
+        while not self._crew.has_heard(worker, deadline.next_slice()):
             self._look_at(worker, time.monotonic())
-            _check_time([worker], deadline)
+            deadline.check([worker])
 
-    def _go_on(self, busy: Callable[[], list[int]], deadline: float) -> None:
+    def _go_on(self, busy: Callable[[], list[int]], deadline: Deadline) -> None:
         workers = busy()
         self.look(workers)
-        _check_time(workers, deadline)
+        deadline.check(workers)
 
     def look_now_and_then(self, busy: Callable[[], list[int]]) -> None:
         """One that is stuck must be noticed even while others keep the caller from waiting."""
@@ -157,22 +156,3 @@ class Watch:
 
     def _doing(self, worker: int) -> str:
         return f" while environment {self.env_of(worker)} was at work" if self.is_at_work(worker) else ""
-
-
-def deadline_after(timeout: float | None) -> float:
-    """By ``time.monotonic()``; infinite for None."""
-    return math.inf if timeout is None else time.monotonic() + timeout
-
-
-def _slice(deadline: float) -> float:
-    """Seconds to wait before the next look."""
-    if deadline == math.inf:
-        return protocol.WATCH_INTERVAL
-    return min(protocol.WATCH_INTERVAL, max(0.0, deadline - time.monotonic()))
-
-
-def _check_time(workers: list[int], deadline: float) -> None:
-    if time.monotonic() >= deadline:
-        raise multiprocessing.TimeoutError(
-            f"Workers {workers} did not finish in time. Nothing is lost: wait again to collect it."
-        )

@@ -1,0 +1,36 @@
+"""How long a wait may take altogether, though it is done in slices."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import time
+from typing import final
+
+from envfleet.vector.process import protocol
+
+
+@final
+class Deadline:
+    """So many seconds from now; never for None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._at = math.inf if seconds is None else time.monotonic() + seconds
+
+    def next_slice(self) -> float:
+        """Seconds to wait before workers are looked at again."""
+        if self._seconds is None:
+            return protocol.WATCH_INTERVAL
+        return min(protocol.WATCH_INTERVAL, max(0.0, self._at - time.monotonic()))
+
+    def check(self, workers: list[int]) -> None:
+        """Raises TimeoutError when the time is over."""
+        if time.monotonic() >= self._at:
+            raise multiprocessing.TimeoutError(
+                f"Workers {workers} did not finish within {self._seconds:g} s. Nothing is lost: wait again to collect "
+                "what they do."
+            )
+
+
+NEVER = Deadline(None)
