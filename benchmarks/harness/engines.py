@@ -10,6 +10,7 @@ from .environments import POND
 from .workloads import ANT, CARTPOLE, CHEETAH, LANDER, PONG, Workload
 
 BARE = "bare"
+LOOPS = "loops"
 GYMNASIUM_SYNC = "gymnasium-sync"
 GYMNASIUM_ASYNC = "gymnasium-async"
 ENVFLEET_SYNC = "envfleet-sync"
@@ -114,6 +115,7 @@ NATIVE: dict[str, Any] = {
 
 ALL = (
     Engine(BARE, "one environment in a loop", LIMIT, "bare", policy=False, per_call=False),
+    Engine(LOOPS, "a plain loop on every core at once", LIMIT, "loops", policy=False, per_call=False),
     Engine(MJ_STEP, "MuJoCo's mj_step alone", LIMIT, "mj_step", env_ids=MUJOCO, policy=False, per_call=False),
     Engine(GYMNASIUM_SYNC, "Gymnasium sync", "Gymnasium", "gymnasium_fleets", {"kind": "sync"}),
     Engine(GYMNASIUM_ASYNC, "Gymnasium async", "Gymnasium", "gymnasium_fleets", {"kind": "async"}, **PROCESS_EACH),

@@ -14,8 +14,10 @@ MEGABYTE = 1024 * 1024
 FAILED = "failed"
 NOTES = """Steps are real steps of environments: rows that are autoresets do not count, the time of resets does. The
 percentage is the width of the middle half of the turns / their median. *Ideal* is one environment in a plain loop times
-the cores; compiled environments may exceed it, and so may engines that spare Gymnasium's wrappers. Idle CPU includes
-what it takes to measure it, as the plain loop shows. `-`: has no place here, for the reasons listed at the end."""
+the cores; compiled environments may exceed it, and so may engines that spare Gymnasium's wrappers. *A plain loop on
+every core at once* is what the machine gives of that: each process steps its share of the environments one after
+another, and nothing is brought together. Idle CPU includes what it takes to measure it, as the plain loop shows. `-`:
+has no place here, for the reasons listed at the end."""
 
 
 def markdown(result: Result) -> str:

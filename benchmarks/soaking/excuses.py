@@ -52,11 +52,13 @@ class Excuses:
 
     def accepts(self, env: int, worker: int) -> bool:
         """Whether an environment may tell that it was restarted."""
+        if self.was_lost(env) and (env in self._not_begun or env in self._touched):
+            return True  # first: the strike may be another's excuse
         for counts, key in ((self._culprits, env), (self._strikes, worker)):
             if counts[key] > 0:
                 counts[key] -= 1
                 return True
-        return self.was_lost(env) and (env in self._not_begun or env in self._touched)
+        return False
 
     def showed(self, env: int, *, tells: bool, began: bool) -> None:
         """An environment has shown a row: one that tells of a restart, or perhaps begins an episode."""

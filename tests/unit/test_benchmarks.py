@@ -44,7 +44,7 @@ from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet  # noqa: E402
 from harness.workloads import HEADLINE, WORKLOADS, Workload, batched_actions  # noqa: E402
 
 PROCESS, CALLER = engines.ENVFLEET_PROCESS, engines.ENVFLEET_CALLER
-MEASURED = ["bare", "gymnasium-sync", "gymnasium-async", PROCESS, engines.ENVFLEET_NATIVE]
+MEASURED = ["bare", "loops", "gymnasium-sync", "gymnasium-async", PROCESS, engines.ENVFLEET_NATIVE]
 PLAN = throughput.Plan(slice_seconds=0.01, repeats=2)
 
 
@@ -96,7 +96,7 @@ def test_only_process_engines_have_processes(tiny_run: Tiny) -> None:
     processes = {found["engine"]: found["processes"] for found in tiny_run[2]["throughput"][0]["engines"]}
     with_processes = {engine for engine, count in processes.items() if count}
     assert processes[engines.GYMNASIUM_ASYNC] == 2
-    assert with_processes <= {engines.GYMNASIUM_ASYNC, PROCESS}
+    assert with_processes <= {engines.GYMNASIUM_ASYNC, engines.LOOPS, PROCESS}
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_the_machine_and_the_plan_are_written_down(tiny_run: Tiny) -> None:
     assert result["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
     assert result["versions"][PROCESS]["numpy"] == np.__version__
     assert len(result["load_before"]) == len(result["load_after"]) == 3
-    assert result["command"].startswith("python benchmarks/bench.py --engines bare gymnasium-sync")
+    assert result["command"].startswith("python benchmarks/bench.py --engines bare loops gymnasium-sync")
     assert result["all_met"] is None, "no requirement was measured"
 
 

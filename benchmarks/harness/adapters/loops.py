@@ -1,0 +1,86 @@
+"""A plain loop on every core at once, for nobody: what the machine gives where nothing has to be brought together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, final
+
+from harness.fleet import Fleet
+from harness.workloads import Workload, batched_actions
+
+SECONDS = 0.015
+"""A call: long against what it takes to begin and to end it. All end at the same moment, so none waits for another."""
+
+
+@final
+class Loops(Fleet):
+    """As many processes as cores, each with its share of the environments, which it steps one after another."""
+
+    def __init__(self, workload: Workload) -> None:
+        env = workload.env_fn()()
+        super().__init__(workload.num_envs, env.observation_space, env.action_space)
+        env.close()
+        cores = sorted(os.sched_getaffinity(0))[: workload.num_envs]
+        self._lines: list[Connection] = []
+        self._processes = []
+        for number, core in enumerate(cores):
+            share = workload.num_envs * (number + 1) // len(cores) - workload.num_envs * number // len(cores)
+            ours, theirs = multiprocessing.Pipe()
+            process = multiprocessing.Process(target=_loop, args=(workload, share, core, theirs), daemon=True)
+            process.start()
+            self._lines.append(ours)
+            self._processes.append(process)
+
+    def reset(self) -> Any:
+        """Wait until all environments are made and reset."""
+        return [line.recv() for line in self._lines]
+
+    def step(self, actions: Any) -> tuple[Any, int]:  # noqa: ARG002  each process has its own
+        """Let all of them loop for a while."""
+        end = time.monotonic() + SECONDS
+        for line in self._lines:
+            line.send(end)
+        return None, sum(line.recv() for line in self._lines)
+
+    def close(self) -> None:
+        """End the processes."""
+        for line, process in zip(self._lines, self._processes, strict=True):
+            line.close()
+            process.join()
+
+
+def _loop(workload: Workload, share: int, core: int, line: Connection) -> None:
+    os.sched_setaffinity(0, {core})
+    envs = [workload.env_fn()() for _ in range(share)]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
+    batches = [list(batch) for batch in batched_actions(envs[0].action_space, share)]
+    line.send(share)
+    rounds = 0
+    while True:
+        try:
+            end = line.recv()
+        except EOFError:
+            return
+        steps = 0
+        while time.monotonic() < end:
+            _step_each(envs, batches[rounds % len(batches)])
+            rounds += 1
+            steps += share
+        line.send(steps)
+
+
+def _step_each(envs: Sequence[Any], actions: Sequence[Any]) -> None:
+    for env, action in zip(envs, actions, strict=True):
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
+
+
+def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:  # noqa: ARG001  there is nothing to choose
+    """Start the processes."""
+    return Loops(workload)
