@@ -34,3 +34,8 @@ class Deadline:
 
 
 NEVER = Deadline(None)
+
+
+def deadline_after(seconds: float | None) -> Deadline:
+    """So many seconds from now, or never."""
+    return NEVER if seconds is None else Deadline(seconds)

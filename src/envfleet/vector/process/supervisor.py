@@ -25,7 +25,7 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
-from envfleet.vector.process.deadline import Deadline
+from envfleet.vector.process.deadline import Deadline, deadline_after
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
@@ -145,7 +145,7 @@ class Supervisor:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         assert self._mailroom is not None
         self._check_ours()
-        payloads = self._see_through(partial(self._await_answers, Deadline(timeout)))
+        payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
         self._end_turn()
         if payloads is None:
             return self._silence
@@ -236,7 +236,7 @@ class Supervisor:
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The oldest ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._check_ours()
-        deadline = Deadline(timeout)
+        deadline = deadline_after(timeout)
         while True:
             try:
                 results = self._tickets.take(count, deadline)
