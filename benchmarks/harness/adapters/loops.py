@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, final
 
@@ -58,27 +59,25 @@ def _loop(workload: Workload, share: int, core: int, line: Connection) -> None:
     envs = [workload.env_fn()() for _ in range(share)]
     for seed, env in enumerate(envs):
         env.reset(seed=seed)
-    batches = [list(batch) for batch in batched_actions(envs[0].action_space, share)]
+    batches = batched_actions(envs[0].action_space, share)
+    steps = itertools.cycle([each for batch in batches for each in zip(envs, list(batch), strict=True)])
     line.send(share)
-    rounds = 0
     while True:
         try:
-            end = line.recv()
+            line.send(_step_until(line.recv(), steps))
         except EOFError:
             return
-        steps = 0
-        while time.monotonic() < end:
-            _step_each(envs, batches[rounds % len(batches)])
-            rounds += 1
-            steps += share
-        line.send(steps)
 
 
-def _step_each(envs: Sequence[Any], actions: Sequence[Any]) -> None:
-    for env, action in zip(envs, actions, strict=True):
+def _step_until(end: float, steps: Iterator[tuple[Any, Any]]) -> int:
+    """How many steps there were. The clock is looked at after each, or one process would wait for the other."""
+    for number, (env, action) in enumerate(steps, 1):
         _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             env.reset()
+        if time.monotonic() >= end:
+            return number
+    raise AssertionError("it goes round and round")
 
 
 def make(workload: Workload, options: Mapping[str, Any]) -> Fleet:  # noqa: ARG001  there is nothing to choose
