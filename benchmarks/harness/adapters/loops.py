@@ -13,8 +13,8 @@ from typing import Any, final
 from harness.fleet import Fleet
 from harness.workloads import Workload, batched_actions
 
-SECONDS = 0.015
-"""A call: long against what it takes to begin and to end it. All end at the same moment, so none waits for another."""
+SECONDS = 0.06
+"""A call: long against a step, as those who end theirs first wait for the others then."""
 
 
 @final
