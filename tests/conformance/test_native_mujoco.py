@@ -17,25 +17,12 @@ import numpy as np
 import pytest
 from gymnasium.envs import mujoco as gymnasiums
 from gymnasium.vector import AutoresetMode
+from mujoco_names import NAMES
 from native_fleets import played, snapshots
 
 from envfleet import EnvRaisedError, NativeVectorEnv, choice, make_vec, uniform
 from envfleet.native.mujoco import Simulations
 from envfleet.testing import assert_same
-
-NAMES = (
-    "Ant",
-    "HalfCheetah",
-    "Hopper",
-    "Humanoid",
-    "HumanoidStandup",
-    "InvertedDoublePendulum",
-    "InvertedPendulum",
-    "Pusher",
-    "Reacher",
-    "Swimmer",
-    "Walker2d",
-)
 
 
 def _actions(envs: gym.vector.VectorEnv[Any, Any, Any], steps: int, seed: int = 0) -> list[Any]:

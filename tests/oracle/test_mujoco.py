@@ -13,23 +13,11 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
+from mujoco_names import NAMES
 from oracle import Case, compare
 
 from envfleet import make_vec
 
-NAMES = (
-    "Ant",
-    "HalfCheetah",
-    "Hopper",
-    "Humanoid",
-    "HumanoidStandup",
-    "InvertedDoublePendulum",
-    "InvertedPendulum",
-    "Pusher",
-    "Reacher",
-    "Swimmer",
-    "Walker2d",
-)
 WHOLE_EPISODES = "ENVFLEET_WHOLE_EPISODES" in os.environ
 WHOLE = [Case(f"{name}-v5", steps=1100) for name in NAMES]
 SAMPLED = [Case(f"{name}-v5", {"max_episode_steps": 70}, steps=150) for name in NAMES]
