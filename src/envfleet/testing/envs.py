@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import random
 import signal
@@ -187,6 +188,7 @@ class TroubleEnv(CounterEnv):
             case Command.EXIT:
                 os._exit(EXIT_CODE)
             case Command.CRASH:
+                faulthandler.disable()  # a traceback of what was ordered helps nobody
                 ctypes.string_at(0)
         return Command(command).name
 
