@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -38,7 +39,7 @@ from harness import (  # noqa: E402
     tables,
     throughput,
 )
-from harness.adapters import bare, gymnasium_fleets  # noqa: E402
+from harness.adapters import bare, gymnasium_fleets, loops  # noqa: E402
 from harness.environments import BUSY, BusyEnv, DictImageEnv, MegabyteEnv  # noqa: E402
 from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet  # noqa: E402
 from harness.workloads import HEADLINE, WORKLOADS, Workload, batched_actions  # noqa: E402
@@ -600,3 +601,13 @@ def test_the_published_figure_is_that_of_the_result() -> None:
         assert own_environment.figure(result, page) in page.read_text()
     medians = {found["engine"]: found["median"] for found in result["throughput"][0]["engines"]}
     assert medians[own_environment.NATIVE] >= 100 * medians[own_environment.SYNC]
+
+
+@pytest.mark.timeout(30)
+def test_loops_on_every_core_count_their_steps_and_end() -> None:
+    fleet = loops.make(Workload("CartPole-v1", 5), {})
+    assert sum(fleet.reset()) == 5
+    _, steps = fleet.step(None)
+    assert steps > 5
+    fleet.close()
+    assert not multiprocessing.active_children()

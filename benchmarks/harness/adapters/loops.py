@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from multiprocessing.connection import Connection
 from typing import Any, final
 
+import numpy as np
+
 from harness.fleet import Fleet
 from harness.workloads import Workload, batched_actions
 
@@ -28,10 +30,9 @@ class Loops(Fleet):
         cores = sorted(os.sched_getaffinity(0))[: workload.num_envs]
         self._lines: list[Connection] = []
         self._processes = []
-        for number, core in enumerate(cores):
-            share = workload.num_envs * (number + 1) // len(cores) - workload.num_envs * number // len(cores)
+        for core, share in zip(cores, np.array_split(np.arange(workload.num_envs), len(cores)), strict=True):
             ours, theirs = multiprocessing.Pipe()
-            process = multiprocessing.Process(target=_loop, args=(workload, share, core, theirs), daemon=True)
+            process = multiprocessing.Process(target=_loop, args=(workload, len(share), core, theirs), daemon=True)
             process.start()
             self._lines.append(ours)
             self._processes.append(process)
@@ -50,8 +51,9 @@ class Loops(Fleet):
     def close(self) -> None:
         """End the processes."""
         for line, process in zip(self._lines, self._processes, strict=True):
-            line.close()
+            line.send(None)
             process.join()
+            line.close()
 
 
 def _loop(workload: Workload, share: int, core: int, line: Connection) -> None:
@@ -62,11 +64,9 @@ def _loop(workload: Workload, share: int, core: int, line: Connection) -> None:
     batches = batched_actions(envs[0].action_space, share)
     steps = itertools.cycle([each for batch in batches for each in zip(envs, list(batch), strict=True)])
     line.send(share)
-    while True:
-        try:
-            line.send(_step_until(line.recv(), steps))
-        except EOFError:
-            return
+    # Not until the line ends: the other processes have inherited its other end.
+    while (end := line.recv()) is not None:
+        line.send(_step_until(end, steps))
 
 
 def _step_until(end: float, steps: Iterator[tuple[Any, Any]]) -> int:

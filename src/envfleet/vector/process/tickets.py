@@ -172,14 +172,15 @@ class Tickets:
     def _note(self) -> None:
         for row in self._not_noted if self._reset_parcels else ():
             self._reset_parcels.pop(row, None)
+        if self._replays is None:
+            self._not_noted.clear()
+            return
         rows = np.array(sorted(self._not_noted), np.intp)
         try:
-            if self._replays is not None:
-                self._replays.note(rows)
+            self._replays.note(rows)
             self._not_noted.clear()
         except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
-            if self._replays is not None:
-                self._replays.forget(rows)
+            self._replays.forget(rows)
             raise
 
     def lost_by(self, worker: int) -> list[tuple[int, int]]:
