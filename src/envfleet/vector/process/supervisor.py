@@ -15,6 +15,7 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
 from envfleet.vector.cores import usable_cores
+from envfleet.vector.deadline import Deadline, deadline_after
 from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.legacy import Legacy
@@ -25,7 +26,6 @@ from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Arrivals
 from envfleet.vector.process.block import create_block
 from envfleet.vector.process.crew import Crew
-from envfleet.vector.process.deadline import Deadline, deadline_after
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch

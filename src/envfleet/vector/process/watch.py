@@ -13,10 +13,10 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.vector import lost
 from envfleet.vector.cores import usable_cores
+from envfleet.vector.deadline import NEVER, Deadline
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
-from envfleet.vector.process.deadline import NEVER, Deadline
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care
 from envfleet.vector.share import Activity
@@ -62,14 +62,16 @@ class Watch:
         """
         start = time.monotonic()
         patience = self._patience.now()
-        while not condition(deadline.next_slice(), patience.pause, patience.yield_):
+        while not condition(deadline.slice(protocol.WATCH_INTERVAL), patience.pause, patience.yield_):
             self._go_on(busy, deadline)
             patience = ASLEEP
         self._patience.learn(time.monotonic() - start)
 
     def deliver(self, busy: Callable[[], list[int]], deadline: Deadline = NEVER) -> None:
         """Waits until everything that workers were told is on its way, as ``wait`` does."""
-        while not self._crew.all_sent and not self._crew.deliver(range(len(self._crew)), deadline.next_slice()):
+        while not self._crew.all_sent and not self._crew.deliver(
+            range(len(self._crew)), deadline.slice(protocol.WATCH_INTERVAL)
+        ):
             self._go_on(busy, deadline)
 
     def await_message(self, worker: int, deadline: Deadline = NEVER) -> None:
@@ -77,7 +79,7 @@ class Watch:
 
         Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
         """
-        while not self._crew.has_heard(worker, deadline.next_slice()):
+        while not self._crew.has_heard(worker, deadline.slice(protocol.WATCH_INTERVAL)):
             self._look_at(worker, time.monotonic())
             deadline.check([worker])
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import multiprocessing
-import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet.errors import WorkerError
+from envfleet.vector.deadline import deadline_after
 from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.fleet_buffers import FleetLayout
 from envfleet.vector.interruptions import signals_blocked
@@ -149,19 +147,15 @@ class Dispatcher:
         """The first ``number`` that were answered, or will never be."""
         if number == 0:
             return []
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = deadline_after(timeout)
         while True:
-            ready, rest = self._actors.wait(list(calls), number, min(INTERVAL, max(0.0, deadline - time.monotonic())))
+            ready, rest = self._actors.wait(list(calls), number, deadline.slice(INTERVAL))
             if len(ready) == number:
                 return ready
             # A dead actor must be told of however long the others take.
             self._actors.answers(ready, [calls[ref].worker for ref in ready])
             self._watch.look((ref, calls[ref]) for ref in rest)
-            if time.monotonic() >= deadline:
-                workers = sorted({calls[ref].worker for ref in rest})
-                raise multiprocessing.TimeoutError(
-                    f"Workers {workers} did not finish within {timeout} s. Nothing is lost: wait again to collect it."
-                )
+            deadline.check(sorted({calls[ref].worker for ref in rest}))
 
     # -- tickets: single environments -----------------------------------------------------------------
 

@@ -7,8 +7,6 @@ import multiprocessing
 import time
 from typing import final
 
-from envfleet.vector.process import protocol
-
 
 @final
 class Deadline:
@@ -18,11 +16,11 @@ class Deadline:
         self._seconds = seconds
         self._at = math.inf if seconds is None else time.monotonic() + seconds
 
-    def next_slice(self) -> float:
-        """Seconds to wait before workers are looked at again."""
+    def slice(self, longest: float) -> float:
+        """Seconds to wait before workers are looked at again: ``longest``, or what is left."""
         if self._seconds is None:
-            return protocol.WATCH_INTERVAL
-        return min(protocol.WATCH_INTERVAL, max(0.0, self._at - time.monotonic()))
+            return longest
+        return min(longest, max(0.0, self._at - time.monotonic()))
 
     def check(self, workers: list[int]) -> None:
         """Raises TimeoutError when the time is over."""
