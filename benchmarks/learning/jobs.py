@@ -63,7 +63,7 @@ class Job:
         if not self._done.exists():
             return None
         plain = json.loads(self._done.read_text())
-        if plain["config"] != self.study.settings(quick=self.way.quick):
+        if not self.study.was_trained_with(plain["config"], quick=self.way.quick):
             return None
         return SeedResult.from_json(plain["result"])
 

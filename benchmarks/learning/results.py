@@ -118,14 +118,14 @@ class ResultFolder:
         if not self.json_of(study).exists():
             return empty
         plain = json.loads(self.json_of(study).read_text())
-        same = all(plain[name] == value for name, value in empty.as_json().items() if name in ("study", "config"))
+        same = plain["study"] == asdict(study) and study.was_trained_with(plain["config"], quick=self.quick)
         return replace(empty, seeds=tuple(map(SeedResult.from_json, plain["seeds"]))) if same else empty
 
     def add(self, study: Study, found: SeedResult, run_dir: Path) -> None:
         """Put one seed's figures and curve among those of the others."""
         result = self.read(study).with_seed(found)
-        curves = self.read_curves(result)
         columns = read_metrics(run_dir)
+        curves = self._curves_under(tuple(columns), result)
         curves[found.seed] = thinned(columns)
         self.path.mkdir(parents=True, exist_ok=True)
         _write(self.json_of(study), json.dumps(result.as_json(), indent=2) + "\n")
@@ -138,6 +138,15 @@ class ResultFolder:
             seed, _, rest = line.partition(",")
             curves.get(int(seed), []).append(rest)
         return curves
+
+    def _curves_under(self, names: tuple[str, ...], result: StudyResult) -> dict[int, list[str]]:
+        """The same in other columns: those that earlier seeds did not have stay empty."""
+        curves = self.read_curves(result)
+        earlier = self.header(result.study).split(",") if any(curves.values()) else list(names)
+        if tuple(earlier) == names:
+            return curves
+        rows = {seed: [dict(zip(earlier, line.split(","), strict=True)) for line in curves[seed]] for seed in curves}
+        return {seed: [",".join(row.get(name, "") for name in names) for row in rows[seed]] for seed in rows}
 
     def header(self, study: Study) -> str:
         """The names of a curve's columns, without the seed."""

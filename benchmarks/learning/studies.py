@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -46,6 +47,15 @@ class Study:
         """The configuration as plain values, without what may differ from run to run: seed and backend."""
         plain = config_to_dict(self.config(0, ALONE, quick=quick))
         return {name: value for name, value in plain.items() if name not in ("seed", "backend")}
+
+    def was_trained_with(self, settings: Mapping[str, Any], *, quick: bool = False) -> bool:
+        """Whether an earlier run had today's settings.
+
+        Settings that have come since do not count while they have their defaults: a default keeps what was before.
+        """
+        today = self.settings(quick=quick)
+        defaults = config_to_dict(type(self.config(0, ALONE))(self.env_id))
+        return {name: settings.get(name, defaults[name]) for name in today} == today and set(settings) <= set(today)
 
 
 STUDIES = (

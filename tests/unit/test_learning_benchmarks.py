@@ -170,6 +170,37 @@ def test_seeds_trained_with_other_settings_do_not_count(tmp_path: Path) -> None:
     assert {line.split(",")[0] for line in folder.csv_of(CARTPOLE).read_text().splitlines()} == {"seed", "1"}
 
 
+def test_seeds_trained_before_a_setting_came_still_count(tmp_path: Path) -> None:
+    folder, run = results.ResultFolder(tmp_path, quick=False), a_run(tmp_path / "run")
+    folder.add(CARTPOLE, seed_result(0), run)
+    path = folder.json_of(CARTPOLE)
+    found = json.loads(path.read_text())
+    del found["config"]["randomize_on"]
+    path.write_text(json.dumps(found))
+    folder.add(CARTPOLE, seed_result(1), run)
+    assert [seed.seed for seed in folder.read(CARTPOLE).seeds] == [0, 1]
+
+
+def test_a_seed_with_more_metrics_leaves_the_curves_of_the_others_as_they_were(tmp_path: Path) -> None:
+    folder, run = results.ResultFolder(tmp_path / "results", quick=False), a_run(tmp_path / "run", rows=1)
+    folder.add(CARTPOLE, seed_result(0), run)
+    (run / "metrics.csv").write_text("step,episodes,seconds,episode_return\n10,7,0.5,1.0\n")
+    folder.add(CARTPOLE, seed_result(1), run)
+    assert folder.csv_of(CARTPOLE).read_text().splitlines() == [
+        "seed,step,episodes,seconds,episode_return",
+        "0,10,,0.50,0",
+        "1,10,7,0.50,1",
+    ]
+
+
+def test_the_committed_page_shows_every_study_that_has_run() -> None:
+    folder = results.ResultFolder(Path(run.__file__).parent / "results", quick=False)
+    page = (folder.path / "README.md").read_text()
+    for study in STUDIES:
+        assert folder.read(study).seeds, f"{study.name} was trained with other settings than today's: run it again"
+        assert f"## {study.name}" in page
+
+
 def test_long_metrics_are_thinned_to_means_and_last_counts() -> None:
     rows = 4 * results.ROWS_A_SEED
     columns = {
