@@ -14,6 +14,7 @@ from envfleet.errors import (
     ResetNeeded,
     WorkerDiedError,
     WorkerError,
+    WorkerStuckError,
 )
 from envfleet.make import make_vec
 from envfleet.native.fleets import register as _register_native_envs
@@ -43,6 +44,7 @@ __all__ = [
     "TuningResult",
     "WorkerDiedError",
     "WorkerError",
+    "WorkerStuckError",
     "choice",
     "make_vec",
     "normal",

@@ -1,6 +1,7 @@
 """What README and docs say is run, and compared with what there is."""
 
 import ast
+import builtins
 import dataclasses
 import json
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import envfleet
+import envfleet.errors
 import envfleet.native
 import envfleet.train
 import envfleet.wrappers
@@ -86,6 +88,13 @@ def test_the_api_page_lists_exactly_the_public_names(module, heading):
     assert section is not None
     cells = re.findall(r"^\| (`[^|]*) \|", section.group(1), re.MULTILINE)
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == list(module.__all__)
+
+
+def test_errors_that_the_documentation_names_can_be_caught_by_that_name() -> None:
+    named = {name for page in PAGES for name in re.findall(r"`(\w+Error)`", page.read_text())}
+    public = {*envfleet.__all__, *envfleet.native.__all__, *envfleet.train.__all__, *vars(builtins)}
+    assert sorted(named - public) == []
+    assert sorted(set(envfleet.errors.__all__) - set(envfleet.__all__)) == []
 
 
 @pytest.mark.parametrize(
