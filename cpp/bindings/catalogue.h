@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,23 @@ struct Kind {
 
 using Catalogue = std::map<std::string, Kind>;
 
+// As params_from; says whose they are.
+template <Environment Env>
+typename Env::Params params_of_env(size_t env, const NamedValues& parameters) {
+    try {
+        return params_from<Env>(parameters);
+    } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("environment " + std::to_string(env) + ": " + error.what());
+    }
+}
+
 template <Environment Env>
 Kind kind() {
     return {[](PoolSetup setup, const std::vector<NamedValues>& parameters) {
                 std::vector<typename Env::Params> params;
-                for (const NamedValues& each : parameters) params.push_back(params_from<Env>(each));
+                for (size_t env = 0; env < parameters.size(); ++env) {
+                    params.push_back(params_of_env<Env>(env, parameters[env]));
+                }
                 return std::unique_ptr<AnyPool>(
                     std::make_unique<Pool<Env>>(std::move(setup), std::move(params)));
             },

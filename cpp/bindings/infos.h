@@ -142,6 +142,7 @@ class InfoColumns {
     void add_current(nb::dict& infos, const Turn* turns, const Selection& rows) const {
         std::vector<uint8_t> mask(rows.size());
         for (size_t i = 0; i < kinds_.size(); ++i) {
+            if (kinds_[i].marks_integers) continue;
             size_t stepped = 0, reset = 0;
             for (size_t place = 0; place < rows.size(); ++place) {
                 const Turn turn = turns[rows[place]];
@@ -157,6 +158,7 @@ class InfoColumns {
             if (stepped == 0 && !kinds_[i].dtype_at_reset.empty()) {
                 values = values.attr("astype")(kinds_[i].dtype_at_reset.c_str());
             }
+            if (holds_integers(values_, i, rows, mask)) values = values.attr("astype")("int64");
             add(infos, kinds_[i].name, values, mask);
         }
     }
@@ -165,8 +167,12 @@ class InfoColumns {
     nb::dict final_infos(const Selection& rows, const std::vector<uint8_t>& ended) const {
         nb::dict infos;
         for (size_t i = 0; i < kinds_.size(); ++i) {
-            if (!kinds_[i].at_step) continue;
-            add(infos, kinds_[i].name, final_values_[i].copy(rows, ended), ended);
+            if (!kinds_[i].at_step || kinds_[i].marks_integers) continue;
+            nb::object values = final_values_[i].copy(rows, ended);
+            if (holds_integers(final_values_, i, rows, ended)) {
+                values = values.attr("astype")("int64");
+            }
+            add(infos, kinds_[i].name, values, ended);
         }
         return infos;
     }
@@ -178,6 +184,18 @@ class InfoColumns {
     }
 
   private:
+    // Whether all numbers of a column that are shown are integers to Python. One float among them
+    // makes floats of all, as everywhere in NumPy.
+    bool holds_integers(const std::vector<Column>& values, size_t column, const Selection& rows,
+                        const std::vector<uint8_t>& mask) const {
+        if (column + 1 == kinds_.size() || !kinds_[column + 1].marks_integers) return false;
+        const std::byte* marks = values[column + 1].data();
+        for (size_t place = 0; place < rows.size(); ++place) {
+            if (mask[place] && marks[rows[place]] == std::byte{0}) return false;
+        }
+        return true;
+    }
+
     std::vector<InfoColumn> kinds_;
     std::vector<Column> values_;
     std::vector<Column> final_values_;

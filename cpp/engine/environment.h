@@ -26,6 +26,7 @@
 //     static std::vector<int64_t> action_limits(const Params&);   // of integers in a row: each is
 //                                                     at least 0 and below its limit
 //     void Params::prepare();                         // called once all fields are set
+//     void Params::check() const;                     // called when one was changed later
 //     static std::vector<InfoColumn> infos(const Params&);
 //     static void inform(const State&, const Params&, const Row& out);
 //     State(const Params&);                           // a state that needs building

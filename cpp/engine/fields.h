@@ -19,6 +19,14 @@ using Value = std::variant<std::monostate, bool, int64_t, double, std::string, s
                            std::vector<double>>;
 using NamedValues = std::vector<std::pair<std::string, Value>>;
 
+// A number that is an integer to Python where it was given one, and so is what follows from it.
+struct PythonNumber {
+    static constexpr int64_t largest = int64_t{1} << 53;  // beyond it floats leave integers out
+
+    double value = 0;
+    bool is_integer = false;
+};
+
 template <class Owner, class T>
 struct Field {
     const char* name;
@@ -50,6 +58,14 @@ inline void assign(std::string_view name, const Value& value, double& target) {
     } else {
         refuse_value(name, "a number");
     }
+}
+inline void assign(std::string_view name, const Value& value, PythonNumber& target) {
+    const auto* integer = std::get_if<int64_t>(&value);
+    if (integer != nullptr && (*integer > target.largest || *integer < -target.largest)) {
+        refuse_value(name, "a number from -2**53 to 2**53 if it is an integer");
+    }
+    assign(name, value, target.value);
+    target.is_integer = integer != nullptr;
 }
 inline void assign(std::string_view name, const Value& value, std::string& target) {
     if (!std::holds_alternative<std::string>(value)) refuse_value(name, "a string");
@@ -92,6 +108,10 @@ void assign(std::string_view name, const Value& value, std::optional<T>& target)
 inline Value as_value(bool value) { return value; }
 inline Value as_value(int64_t value) { return value; }
 inline Value as_value(double value) { return value; }
+inline Value as_value(const PythonNumber& number) {
+    if (number.is_integer) return static_cast<int64_t>(number.value);
+    return number.value;
+}
 inline Value as_value(const std::string& value) { return value; }
 inline Value as_value(const std::vector<int64_t>& value) { return value; }
 inline Value as_value(const std::vector<double>& value) { return value; }

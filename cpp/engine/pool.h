@@ -22,6 +22,7 @@
 #include "engine/crew.h"
 #include "engine/environment.h"
 #include "engine/errands.h"
+#include "engine/fit.h"
 #include "engine/snapshot.h"
 
 namespace envfleet {
@@ -43,11 +44,14 @@ class Pool final : public AnyPool {
           rngs_(num_envs_),
           elapsed_(num_envs_),
           errands_of_(num_envs_),
-          action_size_(action_size(params_.front())),
-          action_limits_(action_limits(params_.front())),
+          room_{row_bytes(out_.observations), row_bytes(out_.infos),
+                envfleet::action_size<Env>(params_.front()),
+                envfleet::action_limits<Env>(params_.front())},
+          action_size_(room_.action),
           crew_(num_envs_, setup.threads, setup.adaptive),
           errands_(num_envs_, setup.threads, setup.adaptive,
                    [this](size_t env) { run_errand(env); }) {
+        check_all_fit();
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
             if constexpr (std::is_constructible_v<State, const Params&>) {
@@ -66,7 +70,7 @@ class Pool final : public AnyPool {
         return Env::observation_bytes(params_.front());
     }
 
-    const std::vector<int64_t>& action_limits() const override { return action_limits_; }
+    const std::vector<int64_t>& action_limits() const override { return room_.action_limits; }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
         errands_.check_here();
@@ -128,6 +132,7 @@ class Pool final : public AnyPool {
     void plan_episode(size_t env, const EpisodePlan& plan) override {
         errands_.check_here();
         Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
+        check_fit(row_sizes<Env>(episode.params), room_);
         const std::lock_guard lock(plans_mutex_);
         one_params_each();
         plans_.resize(num_envs_);
@@ -171,6 +176,7 @@ class Pool final : public AnyPool {
     bool set(size_t env, std::string_view name, const Value& value) override {
         Params changed = params_of(env);
         if (set_parameter<Env>(changed, name, value)) {
+            check_params(changed);
             one_params_each();
             params_[env] = std::move(changed);
             return true;
@@ -180,7 +186,12 @@ class Pool final : public AnyPool {
 
     bool set_everywhere(std::string_view name, const Value& value) override {
         bool found = true;
-        for (Params& params : params_) found &= set_parameter<Env>(params, name, value);
+        std::vector<Params> changed = params_;
+        for (Params& params : changed) {
+            found = found && set_parameter<Env>(params, name, value);
+            if (found) check_params(params);
+        }
+        if (found) params_ = std::move(changed);
         for (size_t env = 0; !found && env < num_envs_; ++env) {
             if (!set(env, name, value)) return false;
         }
@@ -240,6 +251,28 @@ class Pool final : public AnyPool {
         }
     }
 
+    // Rows share arrays: one that writes more than the others would write into its neighbour's.
+    void check_all_fit() const {
+        if (row_bytes(out_.final_observations) != room_.observation ||
+            row_bytes(out_.final_infos) != room_.info) {
+            throw std::invalid_argument("the arrays of last observations and infos do not fit.");
+        }
+        for (size_t env = 0; env < params_.size(); ++env) {
+            try {
+                check_fit(row_sizes<Env>(params_[env]), room_);
+            } catch (const std::invalid_argument& error) {
+                throw std::invalid_argument("environment " + std::to_string(env) + ": " +
+                                            error.what());
+            }
+        }
+    }
+
+    // Of parameters that were changed.
+    void check_params(const Params& params) const {
+        if constexpr (requires { params.check(); }) params.check();
+        check_fit(row_sizes<Env>(params), room_);
+    }
+
     const Params& params_of(size_t env) const { return params_[params_.size() == 1 ? 0 : env]; }
 
     void one_params_each() {
@@ -261,21 +294,6 @@ class Pool final : public AnyPool {
         if (next.seed) rngs_[env].seed({&*next.seed, 1});
         plans_[env].pop_front();
         if (plans_[env].empty()) lacks_plans_.store(true, std::memory_order_relaxed);
-    }
-
-    static size_t action_size(const Params& params) {
-        if constexpr (std::is_pointer_v<Action>) return Env::action_size(params);
-        return 1;
-    }
-
-    static std::vector<int64_t> action_limits(const Params& params) {
-        if constexpr (requires { Env::action_limits(params); }) {
-            return Env::action_limits(params);
-        } else if constexpr (std::is_integral_v<Action>) {
-            return {Env::num_actions};
-        } else {
-            return {};
-        }
     }
 
     Action action_of(size_t env, const std::byte* actions) const {
@@ -489,8 +507,8 @@ class Pool final : public AnyPool {
     std::atomic<bool> has_failed_{false};
     std::vector<Errand> errands_of_;     // what each row that is out is to do
     std::vector<Options> sent_options_;  // of resets that are out
+    const RowSizes room_;                // what there is place for in a row
     const size_t action_size_;
-    const std::vector<int64_t> action_limits_;
     // Last: their threads end before what they work on.
     Crew crew_;
     Errands errands_;

@@ -45,6 +45,7 @@ struct InfoColumn {
     bool at_step = true;
     bool at_reset = true;
     std::string dtype_at_reset = "";  // where it differs, as with FrozenLake's integer 1
+    bool marks_integers = false;  // no key: whether Python has the number before it as an integer
 };
 
 enum class Autoreset : uint8_t { next_step, same_step, disabled };

@@ -110,6 +110,13 @@ struct LunarLander {
         bool enable_wind = false;
         bool continuous = is_continuous;
 
+        void check() const {
+            for (const double number : {gravity, wind_power, turbulence_power}) {
+                if (!std::isfinite(number)) {
+                    throw std::invalid_argument("gravity and winds must be finite numbers.");
+                }
+            }
+        }
         void prepare() const {
             if (!(-12.0 < gravity && gravity < 0.0)) {
                 throw std::invalid_argument("gravity must be between -12 and 0, got " +

@@ -23,7 +23,7 @@ struct Ant : MujocoEnv<AntStep> {
         double forward_reward_weight = 1;
         double ctrl_cost_weight = 0.5;
         double contact_cost_weight = 5e-4;
-        double healthy_reward = 1;
+        PythonNumber healthy_reward{1, false};
         bool terminate_when_unhealthy = true;
         std::array<double, 2> healthy_z_range = {0.2, 1.0};
         std::array<double, 2> contact_force_range = {-1.0, 1.0};
@@ -31,7 +31,6 @@ struct Ant : MujocoEnv<AntStep> {
         int64_t main_body = 1;
         bool exclude_current_positions = true;
         bool include_cfrc_ext = true;
-        bool whole_healthy_reward = false;
 
         void prepare() const {
             const auto bodies = static_cast<int64_t>(simulation.num_bodies());
@@ -55,7 +54,7 @@ struct Ant : MujocoEnv<AntStep> {
         last.x_velocity = (place[0] - x) / p.dt();
         last.y_velocity = (place[1] - y) / p.dt();
         last.forward = last.x_velocity * p.forward_reward_weight;
-        last.survive = healthy * p.healthy_reward;
+        last.survive = healthy * p.healthy_reward.value;
         last.control = control_cost(p.ctrl_cost_weight, action, sim.ctrl.size());
         last.contact = contact_cost(sim, p);
         const double reward = (last.forward + last.survive) - (last.control + last.contact);
@@ -78,7 +77,7 @@ struct Ant : MujocoEnv<AntStep> {
         }
     }
 
-    static std::vector<InfoColumn> infos(const Params& p) {
+    static std::vector<InfoColumn> infos(const Params&) {
         return {{"x_position", "float64"},
                 {"y_position", "float64"},
                 {"distance_from_origin", "float64"},
@@ -87,7 +86,8 @@ struct Ant : MujocoEnv<AntStep> {
                 {"reward_forward", "float64", {}, true, false},
                 {"reward_ctrl", "float32", {}, true, false},
                 {"reward_contact", "float64", {}, true, false},
-                {"reward_survive", survival_type(p.whole_healthy_reward), {}, true, false}};
+                survival(),
+                survival_mark()};
     }
     static void inform(const State& s, const Params& p, const Row& out) {
         const Simulation& sim = s.simulation;
@@ -99,7 +99,7 @@ struct Ant : MujocoEnv<AntStep> {
         *out.leaf<double>(5) = s.last.forward;
         *out.leaf<float>(6) = -s.last.control;
         *out.leaf<double>(7) = -s.last.contact;
-        write_survival(out, 8, s.last.survive, p.whole_healthy_reward);
+        write_survival(out, 8, s.last.survive, p.healthy_reward.is_integer);
     }
 
     static bool is_healthy(const Simulation& sim, const Params& p) {
@@ -132,8 +132,7 @@ struct Ant : MujocoEnv<AntStep> {
             field("_main_body", &Params::main_body),
             field("_exclude_current_positions_from_observation",
                   &Params::exclude_current_positions),
-            field("_include_cfrc_ext_in_observation", &Params::include_cfrc_ext),
-            field("whole_healthy_reward", &Params::whole_healthy_reward));
+            field("_include_cfrc_ext_in_observation", &Params::include_cfrc_ext));
     }
 };
 

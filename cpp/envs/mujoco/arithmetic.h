@@ -83,14 +83,15 @@ class Writer {
     double* next_;
 };
 
-// A reward for being alive is an integer in the infos where Python was given an integer.
-inline void write_survival(const Row& out, size_t column, double value, bool whole) {
-    if (whole) {
-        *out.leaf<int64_t>(column) = static_cast<int64_t>(value);
-    } else {
-        *out.leaf<double>(column) = value;
-    }
+// A reward for being alive is an integer in the infos where Python was given an integer: the
+// number, then whether it is one.
+inline InfoColumn survival() { return {"reward_survive", "float64", {}, true, false}; }
+inline InfoColumn survival_mark() {
+    return {.name = "reward_survive is whole", .dtype = "bool", .marks_integers = true};
 }
-inline const char* survival_type(bool whole) { return whole ? "int64" : "float64"; }
+inline void write_survival(const Row& out, size_t column, double value, bool is_integer) {
+    *out.leaf<double>(column) = is_integer ? value + 0.0 : value;  // there is no integer -0
+    *out.leaf<bool>(column + 1) = is_integer;
+}
 
 }  // namespace envfleet

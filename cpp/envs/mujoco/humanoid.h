@@ -25,12 +25,11 @@ struct Humanoid : MujocoEnv<HumanoidStep> {
         double ctrl_cost_weight = 0.1;
         double contact_cost_weight = 5e-7;
         std::array<double, 2> contact_cost_range = {-std::numeric_limits<double>::infinity(), 10.0};
-        double healthy_reward = 5;
+        PythonNumber healthy_reward{5, false};
         bool terminate_when_unhealthy = true;
         std::array<double, 2> healthy_z_range = {1.0, 2.0};
         double reset_noise_scale = 0.01;
         std::vector<double> body_mass;
-        bool whole_healthy_reward = false;
 
         void prepare() const {
             HumanoidParams::prepare();
@@ -54,7 +53,7 @@ struct Humanoid : MujocoEnv<HumanoidStep> {
         last.x_velocity = (after[0] - before[0]) / p.dt();
         last.y_velocity = (after[1] - before[1]) / p.dt();
         last.forward = p.forward_reward_weight * last.x_velocity;
-        last.survive = healthy * p.healthy_reward;
+        last.survive = healthy * p.healthy_reward.value;
         last.control = p.ctrl_cost_weight * sum_of_squares(sim.ctrl.data(), sim.ctrl.size());
         const auto [low, high] = p.contact_cost_range;
         const double forces = sum_of_squares(sim.cfrc_ext.data(), sim.cfrc_ext.size());
@@ -79,7 +78,8 @@ struct Humanoid : MujocoEnv<HumanoidStep> {
                 {"distance_from_origin", "float64"},
                 {"x_velocity", "float64", {}, true, false},
                 {"y_velocity", "float64", {}, true, false},
-                {"reward_survive", survival_type(p.whole_healthy_reward), {}, true, false},
+                survival(),
+                survival_mark(),
                 {"reward_forward", "float64", {}, true, false},
                 {"reward_ctrl", "float64", {}, true, false},
                 {"reward_contact", "float64", {}, true, false}};
@@ -93,10 +93,10 @@ struct Humanoid : MujocoEnv<HumanoidStep> {
         *out.leaf<double>(4) = norm(sim.qpos.data(), 2);
         *out.leaf<double>(5) = s.last.x_velocity;
         *out.leaf<double>(6) = s.last.y_velocity;
-        write_survival(out, 7, s.last.survive, p.whole_healthy_reward);
-        *out.leaf<double>(8) = s.last.forward;
-        *out.leaf<double>(9) = -s.last.control;
-        *out.leaf<double>(10) = -s.last.contact;
+        write_survival(out, 7, s.last.survive, p.healthy_reward.is_integer);
+        *out.leaf<double>(9) = s.last.forward;
+        *out.leaf<double>(10) = -s.last.control;
+        *out.leaf<double>(11) = -s.last.contact;
     }
 
     // Of the bodies' centres, weighed by their masses: x and y.
@@ -125,9 +125,7 @@ struct Humanoid : MujocoEnv<HumanoidStep> {
             field("_reset_noise_scale", &Params::reset_noise_scale));
     }
     static auto constants() {
-        return HumanoidParams::constants(
-            field("body_mass", &Params::body_mass),
-            field("whole_healthy_reward", &Params::whole_healthy_reward));
+        return HumanoidParams::constants(field("body_mass", &Params::body_mass));
     }
 };
 

@@ -19,9 +19,8 @@ struct InvertedDoublePendulumStep {
 
 struct InvertedDoublePendulum : MujocoEnv<InvertedDoublePendulumStep> {
     struct Params : MujocoParams {
-        double healthy_reward = 10;
+        PythonNumber healthy_reward{10, false};
         double reset_noise_scale = 0.1;
-        bool whole_healthy_reward = false;
 
         void prepare() const {
             const bool fits = simulation.qpos.size() == 3 && simulation.qvel.size() == 3;
@@ -41,7 +40,7 @@ struct InvertedDoublePendulum : MujocoEnv<InvertedDoublePendulumStep> {
         LastStep& last = s.last;
         last.distance_penalty = 0.01 * squared(x) + squared(height - 2);
         last.velocity_penalty = 0.001 * squared(sim.qvel[1]) + 0.005 * squared(sim.qvel[2]);
-        last.survive = p.healthy_reward * !fell;
+        last.survive = p.healthy_reward.value * !fell;
         return {last.survive - last.distance_penalty - last.velocity_penalty, fell};
     }
 
@@ -57,25 +56,23 @@ struct InvertedDoublePendulum : MujocoEnv<InvertedDoublePendulumStep> {
         rest.put(clip(sim.qfrc_constraint[0], -10, 10));
     }
 
-    static std::vector<InfoColumn> infos(const Params& p) {
-        return {{"reward_survive", survival_type(p.whole_healthy_reward), {}, true, false},
+    static std::vector<InfoColumn> infos(const Params&) {
+        return {survival(),
+                survival_mark(),
                 {"distance_penalty", "float64", {}, true, false},
                 {"velocity_penalty", "float64", {}, true, false}};
     }
     static void inform(const State& s, const Params& p, const Row& out) {
-        write_survival(out, 0, s.last.survive, p.whole_healthy_reward);
-        *out.leaf<double>(1) = -s.last.distance_penalty;
-        *out.leaf<double>(2) = -s.last.velocity_penalty;
+        write_survival(out, 0, s.last.survive, p.healthy_reward.is_integer);
+        *out.leaf<double>(2) = -s.last.distance_penalty;
+        *out.leaf<double>(3) = -s.last.velocity_penalty;
     }
 
     static auto parameters() {
         return MujocoParams::parameters(field("_healthy_reward", &Params::healthy_reward),
                                         field("_reset_noise_scale", &Params::reset_noise_scale));
     }
-    static auto constants() {
-        return MujocoParams::constants(
-            field("whole_healthy_reward", &Params::whole_healthy_reward));
-    }
+    static auto constants() { return MujocoParams::constants(); }
 };
 
 }  // namespace envfleet

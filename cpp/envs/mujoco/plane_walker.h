@@ -16,13 +16,12 @@ namespace envfleet {
 struct PlaneWalkerParams : MujocoParams {
     double forward_reward_weight = 1;
     double ctrl_cost_weight = 1e-3;
-    double healthy_reward = 1;
+    PythonNumber healthy_reward{1, false};
     bool terminate_when_unhealthy = true;
     std::array<double, 2> healthy_z_range = {};
     std::array<double, 2> healthy_angle_range = {};
     double reset_noise_scale = 5e-3;
     bool exclude_current_positions = true;
-    bool whole_healthy_reward = false;
 
     void prepare() const {
         require(simulation.qpos.size() >= 3, "a model with at least three positions");
@@ -48,8 +47,7 @@ struct PlaneWalkerParams : MujocoParams {
     static auto constants() {
         using Self = PlaneWalkerParams;
         return MujocoParams::constants(
-            field("_exclude_current_positions_from_observation", &Self::exclude_current_positions),
-            field("whole_healthy_reward", &Self::whole_healthy_reward));
+            field("_exclude_current_positions_from_observation", &Self::exclude_current_positions));
     }
 };
 
@@ -75,7 +73,7 @@ struct PlaneWalker : MujocoEnv<PlaneWalkerStep> {
         LastStep& last = s.last;
         last.x_velocity = (sim.qpos[0] - x) / p.dt();
         last.forward = p.forward_reward_weight * last.x_velocity;
-        last.survive = healthy * p.healthy_reward;
+        last.survive = healthy * p.healthy_reward.value;
         last.control = control_cost(p.ctrl_cost_weight, action, sim.ctrl.size());
         const double reward = (last.forward + last.survive) - last.control;
         return {reward, !healthy && p.terminate_when_unhealthy};
@@ -92,13 +90,14 @@ struct PlaneWalker : MujocoEnv<PlaneWalkerStep> {
         observation.put_clipped(s.simulation.qvel, -10, 10);
     }
 
-    static std::vector<InfoColumn> infos(const Params& p) {
+    static std::vector<InfoColumn> infos(const Params&) {
         return {{"x_position", "float64"},
                 {"z_distance_from_origin", "float64"},
                 {"x_velocity", "float64", {}, true, false},
                 {"reward_forward", "float64", {}, true, false},
                 {"reward_ctrl", "float32", {}, true, false},
-                {"reward_survive", survival_type(p.whole_healthy_reward), {}, true, false}};
+                survival(),
+                survival_mark()};
     }
     static void inform(const State& s, const Params& p, const Row& out) {
         *out.leaf<double>(0) = s.simulation.qpos[0];
@@ -106,7 +105,7 @@ struct PlaneWalker : MujocoEnv<PlaneWalkerStep> {
         *out.leaf<double>(2) = s.last.x_velocity;
         *out.leaf<double>(3) = s.last.forward;
         *out.leaf<float>(4) = -s.last.control;
-        write_survival(out, 5, s.last.survive, p.whole_healthy_reward);
+        write_survival(out, 5, s.last.survive, p.healthy_reward.is_integer);
     }
 
     static auto parameters() { return Params::parameters(); }

@@ -92,6 +92,10 @@ struct MujocoParams {
         if (!fits) throw std::invalid_argument(std::string("this environment needs ") + what + ".");
     }
 
+    void check() const {
+        if (frame_skip < 1) refuse_value("frame_skip", "at least 1");
+    }
+
     template <class... More>
     static auto parameters(More... more) {
         return std::tuple(field("frame_skip", &MujocoParams::frame_skip), more...);

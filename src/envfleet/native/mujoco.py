@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 from envfleet import _native
 from envfleet.native.parameters import Parameters, UnsupportedError
 
@@ -57,7 +59,7 @@ class Simulations:
         return {**self._shared, **known, "simulation": self._addresses[index]}
 
     def _addresses_of(self, data: Any) -> list[int]:
-        arrays = [getattr(data, name) for name in _native.mujoco_arrays()]
+        arrays = [_checked(name, getattr(data, name)) for name in _native.mujoco_arrays()]
         pairs = [number for array in arrays for number in (array.ctypes.data, array.size)]
         return [self._model._address, data._address, *pairs]
 
@@ -75,6 +77,13 @@ class Simulations:
         """Closes what draws."""
         while self._renderers:
             self._renderers.popitem()[1].close()
+
+
+def _checked(name: str, array: Any) -> Any:
+    """An array that compiled code may take for doubles one after another."""
+    if array.dtype != np.float64 or not array.flags.c_contiguous:
+        raise UnsupportedError(f"a MuJoCo whose {name} is no array of float64 in a row, but of {array.dtype}")
+    return array
 
 
 @functools.cache

@@ -14,6 +14,9 @@ from envfleet.native.parameters import Parameters, UnsupportedError
 
 _Converter: TypeAlias = Callable[[str, Any], Parameters]
 
+_LARGEST_INTEGER = 2**53
+"""Beyond it floats leave integers out."""
+
 
 def _number(name: str, value: Any) -> Parameters:
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -32,7 +35,10 @@ def _control_weight(name: str, value: Any) -> Parameters:
 
 def _healthy_reward(name: str, value: Any) -> Parameters:
     # It shows in the infos, where an integer stays one.
-    return {**_number(name, value), "whole_healthy_reward": isinstance(value, int)}
+    parameters = _number(name, value)
+    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
+        raise UnsupportedError(f"{name}={value!r}, an integer that no float can hold")
+    return {**parameters, f"_{name}": value}
 
 
 def _noise(name: str, value: Any) -> Parameters:

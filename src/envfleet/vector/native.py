@@ -309,7 +309,7 @@ def _arguments_of_all(
         return [env_arguments(spec, kind, env_kwargs)]
     if len(varied) != num_envs:
         raise ValueError(f"varied must have one dict an environment: expected {num_envs}, got {len(varied)}.")
-    check_varied(kind, varied)
+    check_varied(spec, kind, varied)
     return [env_arguments(spec, kind, {**env_kwargs, **each}) for each in varied]
 
 
