@@ -257,13 +257,12 @@ NB_MODULE(_core, m) {
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
 
     nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected<envfleet::StepSlot>),
-                                   "What is called to step an environment, and its time limit.")
+                                   "What is called to step an environment.")
         .def(nb::init<>())
-        .def("call", &envfleet::StepSlot::call, "callee"_a, "elapsed"_a = 0,
-             "limit"_a = envfleet::StepSlot::no_limit,
-             "From now on steps go to `callee`; the step number `limit` is the episode's last.")
-        .def_prop_ro("elapsed", &envfleet::StepSlot::elapsed, "Steps since the episode began.")
-        .def("begin_episode", &envfleet::StepSlot::begin_episode)
+        .def("fuse", &envfleet::StepSlot::fuse, "env"_a, "wrappers"_a, "time_limit"_a.none(),
+             "otherwise"_a.none(),
+             "From now on `env` is stepped, inside wrappers that only pass actions on and a time "
+             "limit; by `otherwise` while they do more.")
         .def("__call__", &envfleet::StepSlot::step, "action"_a.none());
 
     using envfleet::RowStepper;

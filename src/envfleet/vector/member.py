@@ -1,15 +1,17 @@
 """One environment in its slot, with Gymnasium's three standard wrappers fused into it.
 
 ``TimeLimit``, ``OrderEnforcing`` and ``PassiveEnvChecker`` cost more a step than many environments'
-physics. For exactly these types, at the outside of the stack, their work is done here with the same
+physics. For exactly these types, at the outside of the stack, their work is done by ``_core.StepSlot`` with the same
 results: the wrapped environment runs until the checker has seen all it wants to see, then steps go to the
-environment inside and only the time limit is counted. Resets, rendering, calls and attributes always go
-to the wrapped environment, which finds its step counter where it would have left it.
+environment inside and only the time limit is counted, where the wrapper itself counts it. Before every step the slot
+looks whether that is still what the wrappers would do; if anything about them was changed, by whoever holds them, they
+do it themselves. Resets, rendering, calls and attributes always go to the wrapped environment.
 """
 
 from __future__ import annotations
 
 import sys
+from types import FunctionType
 from typing import Any, final
 
 import gymnasium
@@ -22,48 +24,50 @@ from envfleet.vector.quick_spaces import quicken, restore
 StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
 AnyEnv = gymnasium.Env[Any, Any]
 
+_STANDARD: tuple[type[Any], ...] = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+
+_SETTLED = ("_has_reset", "checked_step", "checked_data_reuse")
+"""Attributes that are True once a wrapper has nothing more to do in a step; which it has depends on the version."""
+
+_OWN_ATTRIBUTES = ("env", "_elapsed_steps", "_max_episode_steps", *_SETTLED)
+"""What a step looks at, and no class has: it lies with the wrapper itself."""
+
+_MOST_WRAPPERS = 16
+"""More are not looked through: a wrapper that was put around itself has no end."""
+
 
 @final
 class Member:
-    """An environment, stepped by calling ``step``, which goes to the environment inside once the wrappers are fused."""
+    """An environment, stepped by calling ``step``, which goes to the environment inside while the wrappers allow it."""
 
-    __slots__ = (
-        "_checkers",
-        "_enforcers",
-        "_first_seed",
-        "_fused",
-        "_redraw",
-        "_time_limit",
-        "env",
-        "inner",
-        "step",
-    )
+    __slots__ = ("_first_seed", "_redraw", "env", "inner", "step")
 
     def __init__(self, env: AnyEnv, first_seed: int | None = None, redraw: Redraw | None = None) -> None:
         self.env = env
         self._first_seed = first_seed
         self._redraw = redraw
-        self._peel()
-        self._fused = False
         self.step = _core.StepSlot()
-        self.after_access()
+        self._fuse()
 
-    def _peel(self) -> None:
-        self._time_limit: TimeLimit[Any, Any] | None = None
-        self._enforcers: list[Any] = []
-        self._checkers: list[Any] = []
-        inner = self.env
-        while True:
-            if type(inner) is TimeLimit and self._time_limit is None:
-                self._time_limit = inner
-            elif type(inner) is OrderEnforcing:
-                self._enforcers.append(inner)
-            elif type(inner) is PassiveEnvChecker:
-                self._checkers.append(inner)
-            else:
-                break
+    def _fuse(self) -> None:
+        wrappers: list[tuple[Any, Any, tuple[str, ...]]] = []
+        time_limit: Any = None
+        inner: Any = self.env
+        while _is_standard(inner) and len(wrappers) < _MOST_WRAPPERS:
+            if type(inner) is TimeLimit:
+                if time_limit is not None:
+                    break
+                time_limit = inner
+            wrappers.append((inner, inner.env, tuple(name for name in _SETTLED if name in vars(inner))))
             inner = inner.env
         self.inner = inner
+        quicken(getattr(inner, "action_space", None))
+        self.step.fuse(inner, wrappers, time_limit, self._step_by_wrappers)
+
+    def _step_by_wrappers(self, action: Any) -> StepResult:
+        result = self.env.step(action)
+        self._fuse()  # they may have settled, or be others by now
+        return result
 
     def take_seed(self, seed: int | None) -> int | None:
         """The seed of the next reset: the first time ``first_seed``, unless another is given."""
@@ -79,64 +83,48 @@ class Member:
         if self._redraw is None:
             return seed
         self.env, seed = self._redraw.next(self.env, seed)
-        self._peel()
+        self._fuse()
         return seed
 
     def return_to(self, episode: int) -> None:
         """Where every episode has parameters of its own: makes the environment with those of an earlier one again."""
         if self._redraw is not None:
             self.env = self._redraw.restore(self.env, episode)
-            self._peel()
+            self._fuse()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Resets the wrapped environment."""
-        self.step.begin_episode()
-        result = self.env.reset(seed=seed, options=options)
-        if self._redraw is not None:
-            self.after_access()
-        return result
+        return self.env.reset(seed=seed, options=options)
 
     def before_access(self) -> None:
-        """To be called before anyone looks at the environment: puts the step count where it belongs."""
-        restore(self.inner.action_space)
-        if self._time_limit is not None and self._fused:
-            self._time_limit._elapsed_steps = self.step.elapsed  # type: ignore[assignment]
+        """To be called before anyone looks at the environment: its action space is what it was."""
+        restore(getattr(self.inner, "action_space", None))
 
     def after_access(self) -> None:
-        """To be called after anyone may have changed the environment: steps by the wrappers, if need be."""
-        quicken(self.inner.action_space)
-        if self.inner is self.env:
-            self.step.call(self.env.step)
-        elif not self._fuse_if_settled():
-            self.step.call(self._step_until_settled)
-
-    def _step_until_settled(self, action: Any) -> StepResult:
-        result = self.env.step(action)
-        self._fuse_if_settled()
-        return result
-
-    def _fuse_if_settled(self) -> bool:
-        time_limit = self._time_limit
-        elapsed = 0 if time_limit is None else time_limit._elapsed_steps
-        self._fused = elapsed is not None and self._wrappers_settled()
-        if elapsed is not None and self._fused:
-            limit = sys.maxsize if time_limit is None else time_limit._max_episode_steps
-            self.step.call(self.inner.step, elapsed, limit)
-        return self._fused
-
-    def _wrappers_settled(self) -> bool:
-        """Whether the wrappers have nothing more to do in a step than to count it.
-
-        What they do not show, in some other version of Gymnasium, they may still have to do.
-        """
-        wrappers = [*self._enforcers, *self._checkers, *([self._time_limit] if self._time_limit else [])]
-        return (
-            not any("step" in vars(wrapper) for wrapper in wrappers)
-            and all(getattr(enforcer, "_has_reset", False) for enforcer in self._enforcers)
-            and all(_has_checked_all(checker) for checker in self._checkers)
-        )
+        """To be called after anyone looked at the environment."""
+        quicken(getattr(self.inner, "action_space", None))
 
 
-def _has_checked_all(checker: Any) -> bool:
-    checks = ("checked_reset", "checked_step")
-    return all(getattr(checker, check, False) for check in checks) and getattr(checker, "checked_data_reuse", True)
+def _own_step(kind: type[Any]) -> Any:
+    """The ``step`` that a class was written with; None if it has another by now."""
+    step = vars(kind).get("step")
+    file = getattr(sys.modules[kind.__module__], "__file__", None)
+    return step if isinstance(step, FunctionType) and step.__code__.co_filename == file else None
+
+
+_STEPS = {kind: _own_step(kind) for kind in (*_STANDARD, gymnasium.Wrapper)}
+_LINEAGES = {kind: kind.__mro__ for kind in _STANDARD}
+
+
+def _is_standard(env: Any) -> bool:
+    """Whether this is one of the standard wrappers, and its class does what Gymnasium wrote."""
+    kind: Any = type(env)
+    if kind not in _STANDARD or "env" not in vars(env):
+        return False
+    return (
+        kind.__mro__ == _LINEAGES[kind]
+        and all(step is not None and vars(each).get("step") is step for each, step in _STEPS.items())
+        and kind.__getattribute__ is object.__getattribute__
+        and kind.__setattr__ is object.__setattr__
+        and not any(hasattr(kind, name) for name in _OWN_ATTRIBUTES)
+    )

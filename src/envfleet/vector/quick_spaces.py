@@ -2,7 +2,8 @@
 
 Many environments assert ``self.action_space.contains(action)`` at every step, and for a Discrete space that
 assertion is a third of CartPole's whole step. While an environment steps, its space therefore runs as a
-subclass that answers for the one type of action we hand out, and leaves all others to Gymnasium's code.
+subclass that answers for the one type of action we hand out, as long as the space is what it was, and leaves all else
+to Gymnasium's code.
 """
 
 from __future__ import annotations
@@ -11,29 +12,41 @@ from typing import Any, final
 
 from gymnasium import spaces
 
+_contains = spaces.Discrete.contains
+
 
 @final
 class _QuickDiscrete(spaces.Discrete):
-    _first: int
-    _end: int
+    # What `n`, `start` and `dtype` were, which never change but may be replaced, and what they say: the type of an
+    # action, the first of them, and what comes after the last.
+    _quick: tuple[Any, Any, Any, Any, int, int]
 
     def contains(self, x: Any) -> bool:
         """As Gymnasium's, for values of exactly the space's dtype without its generality."""
-        if type(x) is self.dtype.type:
-            return self._first <= int(x) < self._end
+        n, start, dtype, kind, first, end = self._quick
+        if type(x) is kind and self.n is n and self.start is start and self.dtype is dtype:
+            return first <= int(x) < end
         return super().contains(x)
+
+    def __reduce__(self) -> Any:
+        """A copy is a plain space: whoever made it does not step it here."""
+        state = {name: value for name, value in vars(self).items() if name != "_quick"}
+        return spaces.Discrete.__new__, (spaces.Discrete,), state
 
 
 def quicken(space: Any) -> None:
     """Turns a plain Discrete space, in place, into one whose ``contains`` is quick."""
-    if type(space) is spaces.Discrete:
-        first = int(space.start)
-        vars(space).update(_first=first, _end=first + int(space.n))
+    if type(space) is not spaces.Discrete or "contains" in vars(space) or spaces.Discrete.contains is not _contains:
+        return
+    n, start, dtype = space.n, space.start, space.dtype
+    if type(n) is type(start) is dtype.type:
+        first = int(start)
+        vars(space)["_quick"] = n, start, dtype, dtype.type, first, first + int(n)
         space.__class__ = _QuickDiscrete
 
 
 def restore(space: Any) -> None:
     """Undoes ``quicken``."""
     if type(space) is _QuickDiscrete:
-        del space._first, space._end
+        del space._quick
         space.__class__ = spaces.Discrete  # type: ignore[assignment]
