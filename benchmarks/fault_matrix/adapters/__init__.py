@@ -1,0 +1,1 @@
+"""One module per library: `make(setup)` returns its fleet as a `Subject`. Run by the Python that has it."""
