@@ -8,7 +8,7 @@ from typing import Any
 from .cell import STEPS_AFTER
 from .contestants import ALL, CALLER_KILLED, FAULTS, NO_FAULT
 from .failing_env import FAIL_AT, FAILING, NUM_ENVS
-from .measuring import GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
+from .measuring import CLOSE_SECONDS, GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
 from .verdicts import BLOCKED, CALLER_ENDED, CRASHED, FAILED, NOT_APPLICABLE, RAISED, TOLD, Facts
 
 Cells = Mapping[str, Mapping[str, Facts]]
@@ -19,8 +19,10 @@ HEAD = f"""# The kill matrix
 What becomes of a vector environment when one of its environments fails: envfleet and its peers, every cell measured.
 Made by `python benchmarks/faults.py`, from [faults.json](faults.json), which also has the words of every error.
 
-- **Short**: seconds until the caller knew, and what it can do then. *Silent*: it never knew. *Hangs*: the call had not
-  returned after {NOTICE_SECONDS:.0f} s. What is **bold** is silently wrong, hangs, or leaves something behind.
+Each cell says when the caller knew, and whether the error names the environment. *Silent*: it never knew. *Hangs*: the
+call had not returned after {NOTICE_SECONDS:.0f} s (`close()`: {CLOSE_SECONDS:.0f} s). What is **bold** is silently
+wrong, hangs, or leaves something behind. *n/a*: the fault or the check does not exist there; below it says why.
+
 """
 
 METHOD = f"""
@@ -67,9 +69,8 @@ def page(cells: Cells, machine: Mapping[str, Any]) -> str:
     for fault in faults:
         rows = (_detail_row(labels[name], cells[name].get(fault)) for name in labels)
         headings = ("", "all gone", "left behind") if fault in CALLER_KILLED else ("", *HEADINGS)
-        parts.append(
-            f"\n## {FAULTS[fault].capitalize() if fault != 'nan' else FAULTS[fault]}\n\n{_table(headings, rows)}"
-        )
+        title = FAULTS[fault]
+        parts.append(f"\n## {title[0].upper()}{title[1:]}\n\n{_table(headings, rows)}")
     return "".join([*parts, METHOD, _versions(labels, cells), _machine(machine)])
 
 
