@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "abi/envfleet_env.h"
+#include "abi/error_text.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
+#include "engine/snapshot.h"
 
 namespace envfleet {
 
@@ -100,8 +102,9 @@ struct Foreign {
         return {bytes.begin(), bytes.end()};
     }
     static void load(State& s, std::span<const std::byte> bytes) {
+        // Which bytes make sense only the environment knows: they are its own, and it gets them.
         if (bytes.size() != s.bytes.words.size() * sizeof(int64_t)) {
-            throw std::invalid_argument("no snapshot of an environment of this type");
+            refuse_snapshot("its state has another size");
         }
         if (!bytes.empty()) std::memcpy(s.bytes.data(), bytes.data(), bytes.size());
     }
@@ -147,7 +150,7 @@ struct Foreign {
         if (code == 0) return;
         const auto* environment = p.environment;
         const char* text = environment->error_message ? environment->error_message(code) : nullptr;
-        throw std::runtime_error(text ? std::string(text) : "error " + std::to_string(code));
+        throw std::runtime_error(error_text(text, code));
     }
 
     static std::span<const envfleet_parameter> declared(const Params& p) {

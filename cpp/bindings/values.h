@@ -4,6 +4,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "bindings/numpy.h"
 #include "engine/fields.h"
 
@@ -11,21 +16,55 @@ namespace envfleet {
 
 namespace nb = nanobind;
 
-inline Value value_from(nb::handle object);
+// Of an integer that no int64_t can hold an error, not what is left of it.
+inline int64_t integer_from(nb::handle object) {
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
+    if (overflow != 0) throw nb::value_error("integers must fit into 64 bits.");
+    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return value;
+}
+
+inline std::string text_from(nb::handle object) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);
+    if (text == nullptr) throw nb::python_error();
+    return {text, static_cast<size_t>(size)};
+}
+
+// A bool, a number, a string or None; nothing if it is neither. NumPy's scalars are what they hold.
+inline std::optional<Value> scalar_from(nb::handle object) {
+    PyObject* const p = object.ptr();
+    if (object.is_none()) return Value{};
+    if (PyBool_Check(p)) return Value{p == Py_True};
+    if (PyLong_Check(p)) return Value{integer_from(object)};
+    if (PyFloat_Check(p)) return Value{PyFloat_AS_DOUBLE(p)};
+    if (PyUnicode_Check(p)) return Value{text_from(object)};
+    if (!PyArray_CheckScalar(p)) return std::nullopt;
+    const nb::object held = object.attr("item")();
+    return PyArray_CheckScalar(held.ptr()) ? std::nullopt : scalar_from(held);
+}
 
 inline Value values_from(nb::handle sequence) {
+    constexpr Py_ssize_t most = 1 << 24;
+    const Py_ssize_t size = PySequence_Size(sequence.ptr());
+    if (size < 0) throw nb::python_error();
+    if (size > most) throw nb::value_error("that are too many numbers.");
     std::vector<double> numbers;
     std::vector<int64_t> integers;
     for (nb::handle each : nb::borrow<nb::iterable>(sequence)) {
-        const Value value = value_from(each);
-        if (const auto* integer = std::get_if<int64_t>(&value)) {
+        const std::optional<Value> value = scalar_from(each);
+        const auto* integer = value ? std::get_if<int64_t>(&*value) : nullptr;
+        const auto* number = value ? std::get_if<double>(&*value) : nullptr;
+        if (integer != nullptr) {
             integers.push_back(*integer);
             numbers.push_back(static_cast<double>(*integer));
-        } else if (const auto* number = std::get_if<double>(&value)) {
+        } else if (number != nullptr) {
             numbers.push_back(*number);
         } else {
-            throw nb::type_error("expected a sequence of numbers");
+            throw nb::type_error("expected a sequence of numbers.");
         }
+        if (numbers.size() > size_t{most}) throw nb::value_error("that are too many numbers.");
     }
     if (integers.size() == numbers.size()) return integers;
     return numbers;
@@ -33,15 +72,10 @@ inline Value values_from(nb::handle sequence) {
 
 // Bools, numbers, strings, None and sequences of numbers; NumPy's scalars are what they hold.
 inline Value value_from(nb::handle object) {
-    PyObject* const p = object.ptr();
-    if (object.is_none()) return {};
-    if (PyBool_Check(p)) return p == Py_True;
-    if (PyLong_Check(p)) return nb::cast<int64_t>(object);
-    if (PyFloat_Check(p)) return PyFloat_AS_DOUBLE(p);
-    if (PyUnicode_Check(p)) return nb::cast<std::string>(object);
-    if (PyArray_CheckScalar(p)) return value_from(object.attr("item")());
-    if (PySequence_Check(p)) return values_from(object);
-    throw nb::type_error("expected a number, a bool, a string or a sequence of numbers");
+    if (auto scalar = scalar_from(object)) return *std::move(scalar);
+    const bool is_bytes = PyBytes_Check(object.ptr()) || PyByteArray_Check(object.ptr());
+    if (PySequence_Check(object.ptr()) && !is_bytes) return values_from(object);
+    throw nb::type_error("expected a number, a bool, a string or a sequence of numbers.");
 }
 
 inline NamedValues named_values_from(nb::handle dict) {

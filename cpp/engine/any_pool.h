@@ -96,7 +96,8 @@ class AnyPool {
     virtual size_t plans(size_t env) const = 0;
     virtual bool lacks_plans() const = 0;
 
-    // Gives a row the parameters and the time limit of its next episode without a reset.
+    // Gives a row the parameters and the time limit of its next episode without a reset, and shows
+    // its state with them.
     virtual void adopt_plan(size_t env) = 0;
 
     virtual Rng& rng(size_t env) = 0;
@@ -111,7 +112,8 @@ class AnyPool {
     virtual bool set(size_t env, std::string_view name, const Value& value) = 0;
     virtual bool set_everywhere(std::string_view name, const Value& value) = 0;
 
-    // Everything about one environment but its parameters, to be put back later.
+    // Everything about one environment but its parameters, to be put back later. Bytes that are no
+    // state of it are refused with std::invalid_argument, and nothing changes.
     virtual std::vector<std::byte> snapshot(size_t env) const = 0;
     virtual void restore(size_t env, std::span<const std::byte> snapshot) = 0;
 };

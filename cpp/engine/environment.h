@@ -30,7 +30,12 @@
 //     static std::vector<InfoColumn> infos(const Params&);
 //     static void inform(const State&, const Params&, const Row& out);
 //     State(const Params&);                           // a state that needs building
+//     static auto saved();                            // fields of State, all that a snapshot holds
+//     static void check(const State&, const Params&); // throws std::invalid_argument for a state
+//                                                     that cannot be: from a snapshot, or set
 //     static std::vector<std::byte> save(const State&);  static void load(State&, span);
+//                                                     instead of saved(); load() changes nothing
+//                                                     if it throws
 //     static void step_block(...);                    // many rows at once, see below
 #pragma once
 

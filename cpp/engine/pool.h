@@ -151,7 +151,10 @@ class Pool final : public AnyPool {
         return plans_.empty() ? 0 : plans_[env].size();
     }
     bool lacks_plans() const override { return lacks_plans_.load(std::memory_order_relaxed); }
-    void adopt_plan(size_t env) override { begin_planned(env); }
+    void adopt_plan(size_t env) override {
+        begin_planned(env);
+        show(env, out_.observations, out_.infos);
+    }
 
     Rng& rng(size_t env) override { return rngs_[env]; }
     int64_t& elapsed(size_t env) override { return elapsed_[env]; }
@@ -200,23 +203,30 @@ class Pool final : public AnyPool {
 
     std::vector<std::byte> snapshot(size_t env) const override {
         std::vector<std::byte> bytes;
-        append(bytes, rngs_[env]);
-        append(bytes, elapsed_[env]);
-        append(bytes, out_.finished[env]);
+        write(bytes, rngs_[env]);
+        write(bytes, elapsed_[env]);
+        write(bytes, out_.finished[env] != 0);
         const auto state = save_state<Env>(states_[env]);
         bytes.insert(bytes.end(), state.begin(), state.end());
         return bytes;
     }
 
     void restore(size_t env, std::span<const std::byte> snapshot) override {
-        constexpr size_t fixed = sizeof(Rng) + sizeof(int64_t) + sizeof(uint8_t);
-        if (snapshot.size() < fixed) throw std::invalid_argument("no snapshot of this pool");
-        load_state<Env>(states_[env], snapshot.subspan(fixed));
-        const std::byte* next = snapshot.data();
-        next = take(next, rngs_[env]);
-        next = take(next, elapsed_[env]);
-        take(next, out_.finished[env]);
-        show(env, out_.observations, out_.infos);
+        SnapshotReader reader(snapshot);
+        Rng rng;
+        int64_t elapsed = 0;
+        bool finished = false;
+        reader.read(rng);
+        reader.read(elapsed);
+        reader.read(finished);
+        if (elapsed < 0 || elapsed > most_steps) refuse_snapshot("nobody counts so many steps");
+        change(env, [&](State& state) {
+            load_state<Env>(state, params_of(env), reader.rest());
+            return true;
+        });
+        rngs_[env] = rng;
+        elapsed_[env] = elapsed;
+        out_.finished[env] = finished;
     }
 
   private:
@@ -231,24 +241,41 @@ class Pool final : public AnyPool {
         const std::byte* actions;
     };
     static constexpr size_t block = 64;
+    static constexpr int64_t most_steps = int64_t{1} << 53;
 
-    // A value that cannot be shown is refused, and the state stays as it was.
+    // A value that cannot be is refused, and the state stays as it was.
     bool set_variable(size_t env, std::string_view name, const Value& value) {
+        return change(env, [&](State& state) {
+            const bool found = set_field(Env::variables(), state, name, value);
+            if (found) check_state<Env>(state, params_of(env));
+            return found;
+        });
+    }
+
+    // Changes a state and shows it, if the change returns true. If anything throws, everything is
+    // as before; of states that cannot be copied the change itself sees to that.
+    template <class Change>
+    bool change(size_t env, const Change& apply) {
+        const RowCopy observation(out_.observations, env), info(out_.infos, env);
         if constexpr (std::is_copy_assignable_v<State>) {
             const State before = states_[env];
             try {
-                if (!set_field(Env::variables(), states_[env], name, value)) return false;
-                show(env, out_.observations, out_.infos);
+                return applied(env, apply);
             } catch (...) {
                 states_[env] = before;
+                observation.put_back();
+                info.put_back();
                 throw;
             }
-            return true;
         } else {
-            if (!set_field(Env::variables(), states_[env], name, value)) return false;
-            show(env, out_.observations, out_.infos);
-            return true;
+            return applied(env, apply);
         }
+    }
+    template <class Change>
+    bool applied(size_t env, const Change& apply) {
+        const bool done = apply(states_[env]);
+        if (done) show(env, out_.observations, out_.infos);
+        return done;
     }
 
     // Rows share arrays: one that writes more than the others would write into its neighbour's.

@@ -124,6 +124,16 @@ class Rng {
                 [](void* rng) { return self(rng)->next64(); }};
     }
 
+    // One that goes on from what another showed. Increments are odd.
+    static Rng at(Wide state, Wide increment, bool has_half, uint32_t half) {
+        Rng rng;
+        rng.state_ = state;
+        rng.increment_ = increment;
+        rng.has_half_ = has_half;
+        rng.half_ = half;
+        return rng;
+    }
+
     // What PCG64.state shows: state, increment, and half a number kept for later.
     Wide state() const { return state_; }
     Wide increment() const { return increment_; }

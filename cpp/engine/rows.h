@@ -1,6 +1,7 @@
 // Where environments write: arrays with one row an environment, and each environment's row of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -28,6 +29,29 @@ class Row {
   private:
     const Leaf* leaves_;
     size_t row_;
+};
+
+// What one environment's row of several arrays held, to be put back.
+class RowCopy {
+  public:
+    RowCopy(const std::vector<Leaf>& leaves, size_t row) : leaves_(leaves), row_(row) {
+        for (const auto& [data, size] : leaves) {
+            bytes_.insert(bytes_.end(), data + row * size, data + (row + 1) * size);
+        }
+    }
+
+    void put_back() const {
+        const std::byte* next = bytes_.data();
+        for (const auto& [data, size] : leaves_) {
+            std::copy_n(next, size, data + row_ * size);
+            next += size;
+        }
+    }
+
+  private:
+    const std::vector<Leaf>& leaves_;
+    size_t row_;
+    std::vector<std::byte> bytes_;
 };
 
 // What a step gives besides the observation. Time limits are the pool's business.

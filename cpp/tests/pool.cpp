@@ -60,7 +60,9 @@ struct Counter {
     }
     static void load(State& s, std::span<const std::byte> bytes) {
         if (bytes.size() != 16) throw std::invalid_argument("no snapshot of a counter");
-        take(take(bytes.data(), *s.steps), s.episodes);
+        SnapshotReader reader(bytes);
+        reader.read(*s.steps);
+        reader.read(s.episodes);
     }
     static auto parameters() { return std::tuple(field("length", &Params::length)); }
     static auto variables() { return std::tuple(field("episodes", &State::episodes)); }

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from own_environments import LIBRARIES, build
 
-from envfleet import _native, make_vec, native
+from envfleet import EnvRaisedError, _native, make_vec, native
 from envfleet.native import abi
 
 faulty = partial(build, LIBRARIES / "faulty.c")
@@ -64,6 +64,29 @@ def test_a_library_with_a_mistake_is_refused(mistake: str, tmp_path: Path) -> No
     library = faulty(tmp_path / "faulty.so", f"-DMISTAKE={mistake}", "-w")
     with pytest.raises(native.LibraryError, match=MISTAKES[mistake]):
         native.load(library)
+
+
+MESSAGES = {
+    '""': r"error 1 \(without a message\)",
+    '" \\n"': r"error 1 \(without a message\)",
+    '"\\xff\\xfe broken"': r"\\xff\\xfe broken",
+    '"half a letter \\xe2\\x82"': r"half a letter \\xe2\\x82",
+    '"\\xed\\xa0\\x80 surrogate"': r"\\xed\\xa0\\x80 surrogate",
+    '"\\xe2\\x82\\xac fine"': "€ fine",
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_whatever_a_library_says_of_an_error_the_environment_is_named(message: str, tmp_path: Path) -> None:
+    library = native.load(faulty(tmp_path / "odd.so", "-DMISTAKE=(void)0", f"-DMESSAGE={message}"))
+    for backend in ("native", "sync"):
+        with make_vec(library, 3, backend) as envs:
+            envs.reset(seed=1)
+            with pytest.raises(EnvRaisedError, match=f"Environment 1 .*{MESSAGES[message]}"):
+                envs.step(np.array([0, 1, 0]))
+            envs.reset()
+            with pytest.raises(EnvRaisedError, match=r"Environment 2 .*error 2"):
+                envs.step(np.array([0, 0, 2]))
 
 
 def test_a_library_without_the_function_is_refused(tmp_path: Path) -> None:

@@ -189,10 +189,8 @@ struct BipedalWalker {
 
     static Outcome step(State& s, Rng&, const Params& p, const float* action) {
         const StoredAction kept = {action[0], action[1], action[2], action[3]};
-        if (std::any_of(kept.begin(), kept.end(), [](float a) { return std::isnan(a); })) {
-            throw std::invalid_argument("the action holds NaN, expected numbers from -1 to 1.");
-        }
-        s.history.turns.push_back({p, kept});
+        check_turn(p, kept);
+        s.history.add(p, kept);
         return play(s, kept);
     }
 
@@ -212,14 +210,18 @@ struct BipedalWalker {
     static std::vector<std::byte> save(const State& s) {
         std::vector<std::byte> bytes;
         if (!s.history.begun) return bytes;
-        append(bytes, uint64_t{s.scene->memory().size()});
-        for (const int32 node : s.scene->memory()) append(bytes, node);
-        s.history.write(bytes, parameters());
+        write(bytes, uint64_t{s.scene->memory().size()});
+        for (const int32 node : s.scene->memory()) write(bytes, node);
+        s.history.write_to(bytes, parameters());
         return bytes;
     }
     static void load(State& s, std::span<const std::byte> bytes) {
         State again;
-        if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        try {
+            if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        } catch (const b2AssertException&) {
+            refuse_snapshot("Box2D cannot play it again");
+        }
         s = std::move(again);
     }
 
@@ -230,28 +232,35 @@ struct BipedalWalker {
         for (int i = 0; i < clouds * numbers; ++i) rng.random();
     }
 
+    static void check_turn(const Params&, const StoredAction& action) {
+        if (std::any_of(action.begin(), action.end(), [](float a) { return std::isnan(a); })) {
+            throw std::invalid_argument("the action holds NaN, expected numbers from -1 to 1.");
+        }
+    }
+
     static void replay(State& s, SnapshotReader reader) {
-        s.scene->remember(read_memory(reader));
-        const auto past = History<Params, StoredAction>::read(reader, parameters());
+        const std::vector<int32> memory = read_memory(reader);
+        const auto past = History<Params, StoredAction>::read(reader, parameters(), check_turn);
+        s.scene->remember(memory);
         Rng rng = past.start;
         reset(s, rng, past.params);
         for (const auto& turn : past.turns) {
-            s.history.turns.push_back(turn);
+            s.history.add(turn.params, turn.action);
             play(s, turn.action);
         }
     }
 
     static std::vector<int32> read_memory(SnapshotReader& reader) {
+        constexpr uint64_t most_nodes = 1 << 16;  // a world has some hundreds
         uint64_t count = 0;
         reader.read(count);
-        std::vector<int32> memory;
-        for (; memory.size() < count; reader.read(memory.back())) memory.emplace_back();
-        if (memory.empty()) throw std::invalid_argument("a damaged snapshot of a walker");
-        std::vector<int32> sorted = memory;
-        std::sort(sorted.begin(), sorted.end());
-        for (size_t i = 0; i < sorted.size(); ++i) {
-            if (sorted[i] != static_cast<int32>(i)) {
-                throw std::invalid_argument("a damaged snapshot of a walker");
+        if (count == 0 || count > most_nodes) refuse_snapshot("no world has so many nodes");
+        std::vector<int32> memory(count);
+        std::vector<uint8_t> seen(count);
+        for (int32& node : memory) {
+            reader.read(node);
+            if (node < 0 || static_cast<uint64_t>(node) >= count || seen[node]++ != 0) {
+                refuse_snapshot("the world's nodes are no longer each there once");
             }
         }
         return memory;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -16,26 +17,6 @@
 
 namespace envfleet {
 
-// Takes a snapshot apart, never reading beyond its end.
-class SnapshotReader {
-  public:
-    explicit SnapshotReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-    bool is_at_end() const { return rest_.empty(); }
-
-    template <class T>
-    void read(T& value) {
-        if (rest_.size() < sizeof value) {
-            throw std::invalid_argument("no snapshot of an environment of this type");
-        }
-        take(rest_.data(), value);
-        rest_ = rest_.subspan(sizeof value);
-    }
-
-  private:
-    std::span<const std::byte> rest_;
-};
-
 // What a reset and every step since went by. Parameters are kept because they may change on the
 // way; `fields` names them.
 template <class Params, class Action>
@@ -45,35 +26,57 @@ struct History {
         Action action;
     };
 
+    // To play more again would take seconds, and keeping them megabytes.
+    static constexpr size_t most_turns = 20'000;
+
     bool begun = false;
+    bool is_too_long = false;
     Rng start{};
     Params params{};
     std::vector<Turn> turns;
 
     void begin(const Rng& rng, const Params& used) {
         begun = true;
+        is_too_long = false;
         start = rng;
         params = used;
         turns.clear();
     }
 
-    void write(std::vector<std::byte>& bytes, const auto& fields) const {
-        append(bytes, start);
-        write_params(bytes, fields, params);
-        for (const Turn& turn : turns) {
-            write_params(bytes, fields, turn.params);
-            append(bytes, turn.action);
+    void add(const Params& used, const Action& action) {
+        if (turns.size() < most_turns) {
+            turns.push_back({used, action});
+        } else {
+            is_too_long = true;
         }
     }
 
-    static History read(SnapshotReader& reader, const auto& fields) {
+    void write_to(std::vector<std::byte>& bytes, const auto& fields) const {
+        if (is_too_long) {
+            throw std::runtime_error(
+                "its episode is longer than " + std::to_string(most_turns) +
+                " steps, and a world of Box2D can only be kept as the steps that led to it.");
+        }
+        write(bytes, start);
+        write_params(bytes, fields, params);
+        for (const Turn& turn : turns) {
+            write_params(bytes, fields, turn.params);
+            write(bytes, turn.action);
+        }
+    }
+
+    // `check` throws for parameters and actions that cannot have been.
+    static History read(SnapshotReader& reader, const auto& fields, const auto& check) {
         History history;
         reader.read(history.start);
         read_params(reader, fields, history.params);
+        check(history.params, Action{});
         while (!reader.is_at_end()) {
+            if (history.turns.size() == most_turns) refuse_snapshot("no episode is kept so long");
             Turn& turn = history.turns.emplace_back();
             read_params(reader, fields, turn.params);
             reader.read(turn.action);
+            check(turn.params, turn.action);
         }
         return history;
     }
@@ -81,7 +84,7 @@ struct History {
   private:
     static void write_params(std::vector<std::byte>& bytes, const auto& fields,
                              const Params& from) {
-        std::apply([&](const auto&... each) { (append(bytes, from.*each.member), ...); }, fields);
+        std::apply([&](const auto&... each) { (write(bytes, from.*each.member), ...); }, fields);
     }
     static void read_params(SnapshotReader& reader, const auto& fields, Params& to) {
         std::apply([&](const auto&... each) { (reader.read(to.*each.member), ...); }, fields);

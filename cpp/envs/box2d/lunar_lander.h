@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
@@ -110,14 +111,17 @@ struct LunarLander {
         bool enable_wind = false;
         bool continuous = is_continuous;
 
+        // Forces that Box2D can compute with, in single precision.
         void check() const {
             for (const double number : {gravity, wind_power, turbulence_power}) {
-                if (!std::isfinite(number)) {
-                    throw std::invalid_argument("gravity and winds must be finite numbers.");
+                if (!(std::abs(number) <= 1e6)) {
+                    throw std::invalid_argument(
+                        "gravity, wind_power and turbulence_power must lie between -1e6 and 1e6.");
                 }
             }
         }
         void prepare() const {
+            check();
             if (!(-12.0 < gravity && gravity < 0.0)) {
                 throw std::invalid_argument("gravity must be between -12 and 0, got " +
                                             std::to_string(gravity) + ".");
@@ -157,7 +161,7 @@ struct LunarLander {
 
     static Outcome step(State& s, Rng& rng, const Params& p, Action action) {
         const StoredAction kept = stored(action);
-        s.history.turns.push_back({p, kept});
+        s.history.add(p, kept);
         return play(s, rng, p, kept);
     }
 
@@ -182,22 +186,30 @@ struct LunarLander {
 
     static std::vector<std::byte> save(const State& s) {
         std::vector<std::byte> bytes;
-        if (s.history.begun) s.history.write(bytes, parameters());
+        if (s.history.begun) s.history.write_to(bytes, parameters());
         return bytes;
     }
     static void load(State& s, std::span<const std::byte> bytes) {
         State again;
-        if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        try {
+            if (!bytes.empty()) replay(again, SnapshotReader(bytes));
+        } catch (const b2AssertException&) {
+            refuse_snapshot("Box2D cannot play it again");
+        }
         s = std::move(again);
     }
 
   private:
+    static void check_turn(const Params& p, const StoredAction& action) {
+        p.check();
+        if constexpr (!is_continuous) check_index("an action", action, num_actions);
+    }
     static void replay(State& s, SnapshotReader reader) {
-        const auto past = History<Params, StoredAction>::read(reader, parameters());
+        const auto past = History<Params, StoredAction>::read(reader, parameters(), check_turn);
         Rng rng = past.start;
         reset(s, rng, past.params);
         for (const auto& turn : past.turns) {
-            s.history.turns.push_back(turn);
+            s.history.add(turn.params, turn.action);
             play(s, rng, turn.params, turn.action);
         }
     }

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
 #include "engine/random.h"
@@ -89,6 +90,10 @@ struct Acrobot {
             field("book_or_nips", &Params::book_or_nips));
     }
     static auto variables() { return std::tuple(field("state", &State::state)); }
+    static auto saved() {
+        return std::tuple(field("state", &State::state), field("just_reset", &State::just_reset));
+    }
+    static void check(const State& s, const Params&) { check_finite("state", s.state); }
 
   private:
     using Vector = std::array<double, 4>;

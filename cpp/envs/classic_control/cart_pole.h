@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
 #include "engine/random.h"
@@ -110,6 +111,10 @@ struct CartPole {
             field("_sutton_barto_reward", &Params::sutton_barto_reward));
     }
     static auto variables() { return std::tuple(field("state", &State::state)); }
+    static auto saved() {
+        return std::tuple(field("state", &State::state), field("fallen", &State::fallen));
+    }
+    static void check(const State& s, const Params&) { check_finite("state", s.state); }
 
   private:
     static double push(int64_t action, const Params& p) {

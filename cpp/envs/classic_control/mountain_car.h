@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
@@ -63,6 +64,8 @@ struct MountainCar {
                           field("force", &Params::force), field("gravity", &Params::gravity));
     }
     static auto variables() { return std::tuple(field("state", &State::state)); }
+    static auto saved() { return variables(); }
+    static void check(const State& s, const Params&) { check_finite("state", s.state); }
 };
 
 }  // namespace envfleet

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
 #include "engine/random.h"
@@ -63,6 +64,10 @@ struct MountainCarContinuous {
             field("goal_velocity", &Params::goal_velocity), field("power", &Params::power));
     }
     static auto variables() { return std::tuple(field("state", &State::state)); }
+    static auto saved() {
+        return std::tuple(field("state", &State::state), field("just_reset", &State::just_reset));
+    }
+    static void check(const State& s, const Params&) { check_finite("state", s.state); }
 
   private:
     template <class Real>

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/numpy_math.h"
 #include "engine/random.h"
@@ -85,6 +86,11 @@ struct Pendulum {
     }
     static auto variables() {
         return std::tuple(field("state", &State::state), field("last_u", &State::last_u));
+    }
+    static auto saved() { return variables(); }
+    static void check(const State& s, const Params&) {
+        check_finite("state", s.state);
+        if (s.last_u) check_finite("last_u", *s.last_u);
     }
 
   private:

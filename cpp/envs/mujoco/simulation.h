@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/snapshot.h"
@@ -180,17 +181,22 @@ struct MujocoEnv {
         size_t expected = size;
         for (const auto& [name, array] : Simulation::arrays()) expected += (sim.*array).size();
         if (bytes.size() != expected * sizeof(double) + sizeof s.last) {
-            throw std::invalid_argument("no snapshot of an environment with this model");
+            refuse_snapshot("another model has as many numbers");
         }
         std::vector<double> numbers(expected);
         std::memcpy(numbers.data(), bytes.data(), expected * sizeof(double));
+        // Time comes first in MuJoCo's state, positions and velocities in our arrays. What else is
+        // not finite, forces or actions, MuJoCo looks after itself.
+        check_finite("time", numbers[0]);
+        check_finite("qpos", std::span(numbers).subspan(size, sim.qpos.size()));
+        check_finite("qvel", std::span(numbers).subspan(size + sim.qpos.size(), sim.qvel.size()));
         mujoco.set_state(sim.model, sim.data, numbers.data(), parts);
         const double* next = numbers.data() + size;
         for (const auto& [name, array] : Simulation::arrays()) {
             std::copy_n(next, (sim.*array).size(), (sim.*array).begin());
             next += (sim.*array).size();
         }
-        take(bytes.data() + expected * sizeof(double), s.last);
+        std::memcpy(&s.last, bytes.data() + expected * sizeof(double), sizeof s.last);
     }
 };
 

@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
+#include "engine/snapshot.h"
 
 namespace envfleet {
 
@@ -33,7 +37,27 @@ class Hand {
     int64_t score() const { return is_bust() ? 0 : sum(); }
     bool is_natural() const { return count_ == 2 && has_ace() && plain_sum() == 11; }
 
+    void write_to(std::vector<std::byte>& bytes) const {
+        write(bytes, static_cast<uint8_t>(count_));
+        for (size_t i = 0; i < count_; ++i) write(bytes, static_cast<uint8_t>(cards_[i]));
+    }
+    void read_from(SnapshotReader& reader) {
+        uint8_t count = 0, card = 0;
+        reader.read(count);
+        if (count > most_cards) refuse_snapshot("no hand has so many cards");
+        cards_ = {};
+        count_ = count;
+        for (size_t i = 0; i < count_; ++i) {
+            reader.read(card);
+            if (card < 1 || card > 10) refuse_snapshot("there is no such card");
+            cards_[i] = card;
+        }
+    }
+
   private:
+    // Twenty-one aces, and one too many. Whoever has as many is bust, and draws once at most.
+    static constexpr size_t most_cards = 22;
+
     int64_t plain_sum() const {
         int64_t sum = 0;
         for (size_t i = 0; i < count_; ++i) sum += cards_[i];
@@ -47,15 +71,26 @@ class Hand {
     size_t count_;
 };
 
+inline void write(std::vector<std::byte>& bytes, const Hand& hand) { hand.write_to(bytes); }
 inline Value as_value(const Hand& hand) { return hand.cards(); }
 inline void assign(std::string_view name, const Value&, Hand&) {
     refuse_value(name, "left alone: hands are dealt");
 }
 
-// A letter for those who draw the table.
+// A letter for those who draw the table; none before the first reset.
 struct Letter {
     char letter;
+
+    void read_from(SnapshotReader& reader) { reader.read(letter); }
+    void check(const char* name, std::string_view known) const {
+        if (letter == '\0' || known.find(letter) != known.npos) return;
+        throw std::invalid_argument(std::string(name) + " must be one of " + std::string(known) +
+                                    ".");
+    }
 };
+inline void write(std::vector<std::byte>& bytes, const Letter& letter) {
+    write(bytes, letter.letter);
+}
 inline Value as_value(const Letter& letter) { return std::string(1, letter.letter); }
 inline void assign(std::string_view name, const Value& value, Letter& target) {
     std::string text;
@@ -119,6 +154,11 @@ struct Blackjack {
         return std::tuple(field("player", &State::player), field("dealer", &State::dealer),
                           field("dealer_top_card_suit", &State::dealer_top_card_suit),
                           field("dealer_top_card_value_str", &State::dealer_top_card_value_str));
+    }
+    static auto saved() { return variables(); }
+    static void check(const State& s, const Params&) {
+        s.dealer_top_card_suit.check("dealer_top_card_suit", "CDHS");
+        s.dealer_top_card_value_str.check("dealer_top_card_value_str", "A23456789JQK");
     }
 };
 

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
@@ -65,9 +66,19 @@ struct CliffWalking {
         *out.leaf<double>(0) = s.probability;
     }
 
-    static auto parameters() { return std::tuple(field("is_slippery", &Params::is_slippery)); }
+    static auto parameters() { return std::tuple<>(); }
+    static auto constants() { return std::tuple(field("is_slippery", &Params::is_slippery)); }
     static auto variables() {
         return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction));
+    }
+    static auto saved() {
+        return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction),
+                          field("probability", &State::probability));
+    }
+    static void check(const State& s, const Params&) {
+        check_index("s", s.s, rows * columns);
+        check_index("lastaction", s.lastaction, num_actions);
+        check_finite("prob", s.probability);
     }
 
   private:

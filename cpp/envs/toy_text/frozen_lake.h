@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
@@ -96,6 +97,15 @@ struct FrozenLake {
     }
     static auto variables() {
         return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction));
+    }
+    static auto saved() {
+        return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction),
+                          field("probability", &State::probability));
+    }
+    static void check(const State& s, const Params& p) {
+        check_index("s", s.s, static_cast<int64_t>(p.map.size()));
+        check_index("lastaction", s.lastaction, num_actions);
+        check_finite("prob", s.probability);
     }
 
   private:

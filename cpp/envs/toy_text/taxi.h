@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 #include <vector>
 
+#include "engine/checks.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
@@ -17,7 +17,8 @@
 namespace envfleet {
 
 struct Taxi {
-    static constexpr int64_t last = 4;         // row and column
+    static constexpr int64_t last = 4;  // row and column
+    static constexpr int64_t num_scenes = 500;
     static constexpr int64_t in_the_taxi = 4;  // where the passenger may be, besides four stands
 
     struct Params {
@@ -100,6 +101,16 @@ struct Taxi {
         return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction),
                           field("fickle_step", &State::fickle_step));
     }
+    static auto saved() {
+        return std::tuple(field("s", &State::s), field("lastaction", &State::lastaction),
+                          field("fickle_step", &State::fickle_step),
+                          field("probability", &State::probability));
+    }
+    static void check(const State& s, const Params&) {
+        check_index("s", s.s, num_scenes);
+        check_index("lastaction", s.lastaction, num_actions);
+        check_finite("prob", s.probability);
+    }
 
   private:
     struct Scene {
@@ -109,10 +120,7 @@ struct Taxi {
     static int64_t encode(const Scene& scene) {
         return ((scene.row * 5 + scene.column) * 5 + scene.passenger) * 4 + scene.destination;
     }
-    static Scene decode(int64_t s) {
-        if (s < 0 || s >= 500) throw std::out_of_range("s must lie in 0 to 499.");
-        return {s / 100, s / 20 % 5, s / 4 % 5, s % 4};
-    }
+    static Scene decode(int64_t s) { return {s / 100, s / 20 % 5, s / 4 % 5, s % 4}; }
 
     static constexpr std::array<std::array<int64_t, 2>, 4> stands = {
         {{0, 0}, {0, 4}, {4, 0}, {4, 3}}};

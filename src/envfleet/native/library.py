@@ -124,7 +124,7 @@ class _LibraryEnv(OwnEnv):
     def _check(self, code: int) -> None:
         if code:
             text = self._environment.error_message(code) if self._environment.error_message else None
-            raise RuntimeError(text.decode() if text else f"error {code}")
+            raise RuntimeError(_native.error_text(text, code))
 
 
 def _opened(path: Path) -> abi.Environment:

@@ -6,6 +6,7 @@ without asking Python.
 
 from __future__ import annotations
 
+import reprlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -24,6 +25,7 @@ ArgumentsOf: TypeAlias = Callable[[int, dict[str, Any]], EnvArguments]
 """From an environment's number and the parameters drawn for it to what the pool takes."""
 
 _AHEAD, _TOO_FEW = 8, 4
+_SEEDS = 2**32
 
 
 @final
@@ -83,19 +85,44 @@ class EpisodePlans:
         """What there is to know about an environment's parameters, now and later."""
         return PlannedEpisodes(self.randomize, tuple(self._present_first(env)), deepcopy(self._streams[env]))
 
-    def restore(self, env: int, saved: PlannedEpisodes) -> None:
-        """Puts it back; the pool's generator is left to the pool's own snapshot."""
+    def restore(self, env: int, saved: PlannedEpisodes, restore_state: Callable[[], None]) -> None:
+        """Puts it back, and the state with it, which brings its own generator; all of it or nothing."""
+        self._check(saved)
+        stream = deepcopy(saved.stream)
+        planned = list(self._present_first(env))[1:]
+        self._forget(env)
+        try:
+            for place, episode in enumerate(saved.episodes):
+                self._plan(env, episode, keeps_generator=place == 0)
+            restore_state()
+        except BaseException:
+            self._forget(env)
+            for episode in planned:
+                self._plan(env, episode)
+            raise
+        self._pool.adopt_plan(env)
+        self._streams[env] = stream
+
+    def _check(self, saved: PlannedEpisodes) -> None:
+        if not isinstance(saved, PlannedEpisodes) or not isinstance(saved.stream, EpisodeStream):
+            raise ValueError(f"its episodes are none, but {reprlib.repr(saved)}.")
         if saved.randomize != self.randomize:
             raise ValueError(
                 f"set_state needs a state of a fleet that redraws the same parameters: this one has {self.randomize}, "
                 f"the state's had {saved.randomize}."
             )
-        self._forget(env)
-        self._plan(env, saved.episodes[0], keeps_generator=True)
-        self._pool.adopt_plan(env)
-        for episode in saved.episodes[1:]:
-            self._plan(env, episode)
-        self._streams[env] = deepcopy(saved.stream)
+        if not isinstance(saved.episodes, tuple) or not saved.episodes or not all(map(self._fits, saved.episodes)):
+            raise ValueError(f"its planned episodes are none: {reprlib.repr(saved.episodes)}.")
+
+    def _fits(self, episode: Any) -> bool:
+        return (
+            isinstance(episode, Episode)
+            and isinstance(episode.cells, tuple)
+            and len(episode.cells) == len(self.randomize)
+            and all(isinstance(cell, int | float) for cell in episode.cells)
+            and isinstance(episode.seed, int)
+            and 0 <= episode.seed < _SEEDS
+        )
 
     def _plan(self, env: int, episode: Episode, *, keeps_generator: bool = False) -> None:
         arguments = self._arguments_of(env, episode.parameters(self.randomize))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import reprlib
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
@@ -32,11 +33,13 @@ class NativeShard:
         self,
         pool: _native.Pool,
         model: Model,
+        kind: str,
         num_envs: int,
         companions: Companions | None = None,
         plans: EpisodePlans | None = None,
     ) -> None:
         self._pool, self._model, self._companions, self._plans = pool, model, companions, plans
+        self._kind = kind
         self._unsent: Report | None = None
         """What keeps environments from being sent, until all are recalled."""
         self._seeds = [secrets.randbits(128) for _ in range(num_envs)]
@@ -174,6 +177,9 @@ class NativeShard:
             self._pool.set_everywhere(name, value) if env == -1 else self._pool.set(env, name, value)
         except AttributeError:
             raise self._no_attribute(name, "no attribute") from None
+        except (ValueError, TypeError, RuntimeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{error} Got {reprlib.repr(value)} for {name} of {self._kind}.") from None
 
     def _np_random(self, env: int) -> np.random.Generator:
         state, increment, has_half, half = self._pool.rng_state(env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
 from envfleet.episodes import StreamOrigin
-from envfleet.native import catalogue
+from envfleet.native import catalogue, snapshots
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
@@ -41,7 +42,12 @@ _CLOSE_TIMEOUT = 5.0
 class EnvState:
     """One environment as it was: its state, random generator and step count.
 
-    Its parameters are part of it only where every episode has its own, in ``episodes``.
+    Its parameters are part of it only where every episode has its own, in ``episodes``. It can be pickled.
+
+    Attributes:
+        kind: What the environment is called.
+        data: The state, with a version and a checksum: see ``envfleet.native.snapshots``.
+        episodes: The parameters of this episode and of those to come, where each has its own.
     """
 
     kind: str
@@ -93,6 +99,7 @@ class NativeVectorEnv(FleetVectorEnv):
         compiled_name = kind.name_for({**self.spec.kwargs, **first})
         self._kind = kind.title or compiled_name
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
+        self._identity = f"{self._kind}, {spaces.single_observation_space} by {spaces.single_action_space}"
         parameters = [each.parameters for each in envs]
         companions = kind.companions and kind.companions(model.unwrapped, parameters, num_envs)
         parameters = companions.parameters if companions else parameters
@@ -114,7 +121,7 @@ class NativeVectorEnv(FleetVectorEnv):
         buffers.attach(self._pool, plans)
         self._order: Order = _NOTHING
         self._quick_step = self._pool.step
-        self._shard = NativeShard(self._pool, model, num_envs, companions, plans)
+        self._shard = NativeShard(self._pool, model, self._kind, num_envs, companions, plans)
         self._plans = plans
         redrawn = None if plans is None else plans.randomize
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False, redrawn=redrawn)
@@ -203,22 +210,40 @@ class NativeVectorEnv(FleetVectorEnv):
         """
         self._check_idle("get_state")
         (env,) = arguments.env_indices(index, self.num_envs)
-        return EnvState(self._kind, self._pool.snapshot(env), self._plans and self._plans.snapshot(env))
+        try:
+            state = self._pool.snapshot(env)
+        except RuntimeError as error:
+            raise RuntimeError(f"Environment {env} of {self._kind} cannot be kept: {error}") from None
+        return EnvState(self._kind, snapshots.packed(self._identity, state), self._plans and self._plans.snapshot(env))
 
     def set_state(self, index: int, state: EnvState) -> Any:
         """Puts environment ``index`` back into a state, of this fleet or another of the same kind.
 
         Returns:
             All observations, batched: those of the others are unchanged.
+
+        Raises:
+            TypeError: It is no state, or one of another kind.
+            SnapshotError: It is damaged, of another version, or of an environment with other spaces; a ValueError.
+                Nothing was changed.
         """
         self._check_idle("set_state")
         (env,) = arguments.env_indices(index, self.num_envs)
-        if not isinstance(state, EnvState) or state.kind != self._kind:
-            raise TypeError(f"set_state needs a state of {self._kind} from get_state(), got {state!r:.80}.")
-        if self._plans is not None and state.episodes is not None:
-            self._plans.restore(env, state.episodes)
-        self._pool.restore(env, state.data)
+        if not isinstance(state, EnvState) or not isinstance(state.data, bytes) or state.kind != self._kind:
+            raise TypeError(f"set_state needs a state of {self._kind} from get_state(), got {reprlib.repr(state)}.")
+        try:
+            self._restore(env, snapshots.unpacked(state.data, self._identity), state.episodes)
+        except (ValueError, RuntimeError) as error:  # from the environment itself, in words
+            raise snapshots.SnapshotError(
+                f"The state cannot be put back into environment {env} of {self._kind}: {error} Nothing was changed."
+            ) from None
         return self._buffers.observations(self.copy)
+
+    def _restore(self, env: int, state: bytes, episodes: PlannedEpisodes | None) -> None:
+        if self._plans is None or episodes is None:
+            self._pool.restore(env, state)
+        else:
+            self._plans.restore(env, episodes, partial(self._pool.restore, env, state))
 
     def _begin(self, order: Order) -> None:
         self._pool.ready = False

@@ -8,9 +8,12 @@ static int32_t reset(void* state, envfleet_random* random, const void* parameter
 }
 static int32_t step(void* state, envfleet_random* random, const void* parameters,
                     const void* action, envfleet_outcome* outcome) {
-    (void)state, (void)random, (void)parameters, (void)action, (void)outcome;
-    return 0;
+    (void)state, (void)random, (void)parameters, (void)outcome;
+    return (int32_t)(*(const int64_t*)action); /* an error for all actions but the first */
 }
+#ifdef MESSAGE
+static const char* error_message(int32_t code) { return code == 1 ? MESSAGE : NULL; }
+#endif
 static int32_t observe(const void* state, const void* parameters, void* observation) {
     (void)state, (void)parameters, (void)observation;
     return 0;
@@ -44,6 +47,9 @@ const envfleet_environment* EXPORTED(void) {
     environment.reset = reset;
     environment.step = step;
     environment.observe = observe;
+#ifdef MESSAGE
+    environment.error_message = error_message;
+#endif
     MISTAKE;
     return &environment;
 }
