@@ -54,6 +54,7 @@ class Batch {
         const npy_intp count = static_cast<npy_intp>(rows.size());
         const char* given = fitting(actions.ptr(), count);
         if (given == nullptr) return false;
+        if (count == 0) return true;
         const npy_intp all = PyArray_DIM(array(actions_), 0);
         for (npy_intp i = 0; i < count; ++i) {
             if (rows(i) < 0 || rows(i) >= all) throw nb::index_error("no such row");

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/batch.h"
+#include "bindings/gil.h"
 #include "bindings/memory.h"
 #include "bindings/rows.h"
 #include "bindings/stepper.h"
@@ -50,6 +51,7 @@ using Statuses = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu
 
 // What `take` returns: a command as it is, a ticket from here on: first_ticket + 4 * row + kind.
 constexpr uint32_t first_ticket = 1u << 16;
+static_assert(first_ticket - 1 <= envfleet::TurnWord::most_said);
 constexpr uint32_t ticket_kinds = 4;
 
 // Keeps the memory alive and refuses workers and rows that do not exist.
@@ -57,8 +59,8 @@ class PyMailroom {
   public:
     PyMailroom(Memory memory, uint32_t workers, uint32_t rows, bool create)
         : memory_(std::move(memory)),
-          room_(create ? Mailroom::create(checked(memory_, workers, rows), workers)
-                       : Mailroom::attach(checked(memory_, workers, rows), workers)),
+          room_(create ? Mailroom::create(checked(memory_, workers, rows), workers, rows)
+                       : Mailroom::attach(checked(memory_, workers, rows), workers, rows)),
           out_(rows, 0) {}
 
     void assign(uint32_t w, uint32_t first, uint32_t last) {
@@ -79,27 +81,22 @@ class PyMailroom {
     uint64_t turns() const { return room_.turns(); }
 
     bool wait_done(double timeout, double pause, double yield) {
-        nb::gil_scoped_release no_gil;
+        const envfleet::WithoutGil others_run;
         return room_.wait_done(patience(pause, yield), envfleet::now() + nanoseconds(timeout));
     }
 
     bool is_finished(uint32_t w) const { return room_.is_finished(checked(w)); }
     uint32_t status(uint32_t w) const { return room_.status(checked(w)); }
 
-    bool is_silent(uint32_t silence) const {
-        for (uint32_t w = 0; w < room_.workers(); ++w) {
-            if (room_.status(w) != silence) return false;
-        }
-        return true;
-    }
+    bool is_silent(uint32_t silence) const { return room_.is_silent(silence); }
+    bool is_garbled(uint32_t w) const { return room_.is_garbled(checked(w)); }
 
     void send(Rows rows, uint32_t kind) {
         if (kind >= ticket_kinds) throw nb::value_error("no such kind of ticket");
-        for (size_t i = 0; i < rows.size(); ++i) worker_of(rows(i));  // all or none
+        mark_out(rows, kind);  // all or none
         for (size_t i = 0; i < rows.size(); ++i) {
             const auto row = static_cast<uint32_t>(rows(i));
-            room_.send(worker_of(rows(i)), ticket_kinds * row + kind);
-            out_[row] = static_cast<uint8_t>(1 + kind);
+            room_.send(worker_of(row), ticket_kinds * row + kind);
         }
         room_.wake();
     }
@@ -107,7 +104,7 @@ class PyMailroom {
     uint32_t num_ready() const { return room_.num_ready(); }
 
     bool wait_ready(uint32_t count, double timeout, double pause, double yield) {
-        nb::gil_scoped_release no_gil;
+        const envfleet::WithoutGil others_run;
         const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
         return room_.wait_ready(count, patience(pause, yield), deadline);
     }
@@ -115,9 +112,13 @@ class PyMailroom {
     size_t collect(Rows rows, Statuses statuses) {
         if (rows.size() != statuses.size()) throw nb::value_error("expected a status a row");
         size_t count = 0;
-        envfleet::Result result;
-        uint32_t worker;
+        envfleet::Result result{};
+        uint32_t worker = 0;
         while (count < rows.size() && room_.collect(result, worker)) {
+            if (out_[result.row] == 0 || result.status > most_status) {
+                room_.note_garbage(worker);
+                continue;
+            }
             rows(count) = result.row;
             out_[result.row] = 0;
             statuses(count) = static_cast<uint8_t>(result.status);
@@ -131,7 +132,7 @@ class PyMailroom {
         if (out_[row] == 0) return std::nullopt;
         return out_[row] - 1;
     }
-    std::tuple<uint32_t, uint64_t> received(uint32_t w) const { return room_.received(checked(w)); }
+    std::tuple<uint64_t, uint64_t> received(uint32_t w) const { return room_.received(checked(w)); }
 
     void clear(uint32_t w) {
         room_.clear(checked(w));
@@ -141,19 +142,42 @@ class PyMailroom {
 
     std::optional<uint32_t> take(uint32_t w, double timeout, double pause, double yield) {
         checked(w);
-        nb::gil_scoped_release no_gil;
+        const envfleet::WithoutGil others_run;
         uint32_t command = 0, ticket = 0;
         const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
         if (!room_.take(w, patience(pause, yield), deadline, command, ticket)) return std::nullopt;
-        return command != 0 ? command : first_ticket + ticket;
+        if (command != 0) return command;
+        if (!room_.assigned(w).contains(ticket / ticket_kinds)) throw envfleet::GarbledError();
+        return first_ticket + ticket;
     }
 
-    void finish(uint32_t w, uint32_t status) { room_.finish(checked(w), status); }
+    void finish(uint32_t w, uint32_t status) {
+        if (status > envfleet::TurnWord::most_said) throw nb::value_error("no such status");
+        room_.finish(checked(w), status);
+    }
     void publish(uint32_t w, uint32_t row, uint32_t status) {
-        room_.publish(checked(w), row, status);
+        if (!room_.assigned(checked(w)).contains(row)) throw nb::index_error("no such row");
+        if (status > most_status) throw nb::value_error("no such status");
+        room_.publish(w, row, status);
     }
 
   private:
+    static constexpr uint32_t most_status = 254;  // of a single row: 255 stands for none
+
+    void mark_out(const Rows& rows, uint32_t kind) {
+        size_t marked = 0;
+        try {
+            for (; marked < rows.size(); ++marked) {
+                worker_of(rows(marked));
+                uint8_t& out = out_[static_cast<size_t>(rows(marked))];
+                if (out != 0) throw nb::value_error("a row was sent that is still out");
+                out = static_cast<uint8_t>(1 + kind);
+            }
+        } catch (...) {
+            while (marked-- > 0) out_[static_cast<size_t>(rows(marked))] = 0;
+            throw;
+        }
+    }
     static void* checked(const Memory& memory, uint32_t workers, uint32_t rows) {
         if (memory.size() < Mailroom::bytes(workers, rows)) {
             throw nb::value_error("memory too small");
@@ -205,6 +229,8 @@ NB_MODULE(_core, m) {
              "Wait until all of them finished; False when time ran out or a signal came.")
         .def("is_finished", &PyMailroom::is_finished, "worker"_a)
         .def("status", &PyMailroom::status, "worker"_a, "What the worker finished with.")
+        .def("is_garbled", &PyMailroom::is_garbled, "worker"_a,
+             "Whether its part of the memory holds what neither it nor this side can have written.")
         .def("is_silent", &PyMailroom::is_silent, "silence"_a,
              "Whether all of them finished with this status.")
         .def("send", &PyMailroom::send, "rows"_a.noconvert(), "kind"_a,

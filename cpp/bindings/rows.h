@@ -36,7 +36,8 @@ class RowWriter {
           refuse_nan_(refuse_nan),
           open_page_(std::move(open_page)) {
         array_ = checked(column_);
-        row_bytes_ = static_cast<size_t>(PyArray_STRIDE(array_, 0));
+        // Not its stride: that of an array with one row can be anything.
+        row_bytes_ = rows() == 0 ? 0 : static_cast<size_t>(PyArray_NBYTES(array_)) / rows();
         copies_bytes_ = !PyDataType_REFCHK(PyArray_DESCR(array_));
         for (nb::handle page : pages) {
             keep_pages_.push_back(nb::borrow(page));
@@ -159,6 +160,7 @@ class InfoPacker {
             formats.size() * slot > rows_.shape(1)) {
             throw nb::value_error("keys, types and formats must be of one length and fit a row");
         }
+        for (size_t i = 0; i < formats.size(); ++i) check_format(formats[i], types[i].ptr());
         fields_.clear();
         for (size_t i = 0; i < formats.size(); ++i)
             fields_.push_back({keys[i], types[i], formats[i]});
@@ -172,6 +174,29 @@ class InfoPacker {
         nb::object type;
         char format;
     };
+
+    // What is packed by a format must be of a type for which that reads no more than there is, and
+    // writes no more than a slot.
+    static void check_format(char format, PyObject* type) {
+        if (!PyType_Check(type)) throw nb::type_error("types must be types");
+        auto* kind = reinterpret_cast<PyTypeObject*>(type);
+        const bool fits = (format == 'd' && PyType_IsSubtype(kind, &PyFloat_Type)) ||
+                          (format == 'q' && PyType_IsSubtype(kind, &PyLong_Type)) ||
+                          (format == '?' && kind == &PyBool_Type) ||
+                          (format == 'n' && is_small_number(type));
+        if (!fits) throw nb::value_error("a format does not fit its type");
+    }
+    static bool is_small_number(PyObject* type) {
+        auto* kind = reinterpret_cast<PyTypeObject*>(type);
+        if (!PyType_IsSubtype(kind, &PyGenericArrType_Type)) return false;
+        PyArray_Descr* descr = PyArray_DescrFromTypeObject(type);
+        if (descr == nullptr) throw nb::python_error();
+        const bool is_number =
+            PyTypeNum_ISNUMBER(descr->type_num) || PyTypeNum_ISBOOL(descr->type_num);
+        const bool small = is_number && static_cast<size_t>(PyDataType_ELSIZE(descr)) <= slot;
+        Py_DECREF(descr);
+        return small;
+    }
 
     bool pack(PyObject* info, uint8_t* row) const {
         if (!PyDict_CheckExact(info) ||
@@ -257,6 +282,7 @@ class RowPublisher {
         for (nb::handle part : observations) {
             nb::object key = part[0], writer = part[1];
             const RowWriter* rows = nb::cast<RowWriter*>(writer);
+            if (rows == nullptr) throw nb::type_error("expected a RowWriter");
             if (rewards_.size() != rows->rows()) throw nb::value_error("expected a reward a row");
             parts_.push_back({std::move(key), std::move(writer), rows});
         }

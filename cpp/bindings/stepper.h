@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bindings/gil.h"
 #include "bindings/numpy.h"
 #include "bindings/rows.h"
 
@@ -149,14 +150,17 @@ class StepSlot {
         const nb::object env = env_, time_limit = time_limit_, otherwise = otherwise_;
         if (!env.is_valid()) throw std::runtime_error("nothing to step");
         for (FusedWrapper& wrapper : wrappers_) {
-            if (!wrapper.passes_on()) return otherwise(action);
+            if (!wrapper.passes_on()) {
+                return surviving_the_interpreter([&] { return nb::object(otherwise(action)); });
+            }
         }
         const uint64_t fusion = fusions_;
         // By name, every time: it may have been given another step() since the last.
         PyObject* arguments[] = {nullptr, env.ptr(), action.ptr()};
-        nb::object result =
-            nb::steal(PyObject_VectorcallMethod(AttributeNames::get().step, arguments + 1,
-                                                2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+        nb::object result = nb::steal(surviving_the_interpreter([&] {
+            return PyObject_VectorcallMethod(AttributeNames::get().step, arguments + 1,
+                                             2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+        }));
         if (!result.is_valid()) throw nb::python_error();
         if (!time_limit.is_valid()) return result;
         const bool is_up =
@@ -284,7 +288,7 @@ class RowStepper {
 
     // The environment of a row, a StepSlot.
     void place(size_t row, nb::object slot) {
-        nb::cast<StepSlot*>(slot);
+        if (nb::cast<StepSlot*>(slot) == nullptr) throw nb::type_error("expected a StepSlot");
         slots_.at(row) = std::move(slot);
     }
 
@@ -299,7 +303,9 @@ class RowStepper {
 
     // The next run is to step the rows from `first` on, one an action.
     void aim(size_t first, nb::list actions) {
-        if (first + actions.size() > slots_.size()) throw nb::index_error("more actions than rows");
+        if (first > slots_.size() || actions.size() > slots_.size() - first) {
+            throw nb::index_error("more actions than rows");
+        }
         first_ = first;
         actions_ = std::move(actions);
     }
@@ -309,14 +315,19 @@ class RowStepper {
     // due there.
     nb::object run(size_t row) {
         if (row < first_) throw nb::index_error("no action for this row");
-        const nb::list actions = actions_;  // an environment may have others stepped
+        // An environment may have others stepped, by this very object, and change what it was
+        // given.
+        const nb::list actions = actions_;
         const size_t first = first_, last = first + actions.size();
-        for (row_ = row; row_ < last; ++row_) {
-            if (due_.data()[row_] != 0) return nb::make_tuple(row_, nb::none());
-            if (!slots_[row_].is_valid()) throw std::runtime_error("no environment in this row");
-            StepSlot* slot = nb::inst_ptr<StepSlot>(slots_[row_]);
-            nb::object result = slot->step(PyList_GET_ITEM(actions.ptr(), row_ - first));
-            if (!publish(result.ptr())) return nb::make_tuple(row_, result);
+        RowKeeper stepped(row_, row);
+        for (; row < last; stepped.move_to(++row)) {
+            if (due_.data()[row] != 0) return nb::make_tuple(row, nb::none());
+            const nb::object slot = slots_[row];
+            if (!slot.is_valid()) throw std::runtime_error("no environment in this row");
+            if (row - first >= actions.size()) throw nb::index_error("no action for this row");
+            const nb::object action = nb::borrow(PyList_GET_ITEM(actions.ptr(), row - first));
+            nb::object result = nb::inst_ptr<StepSlot>(slot)->step(action);
+            if (!publish(row, result.ptr())) return nb::make_tuple(row, result);
         }
         return nb::none();
     }
@@ -342,6 +353,18 @@ class RowStepper {
     }
 
   private:
+    // Says at the end which row a run stepped last, also if another run came between.
+    class RowKeeper {
+      public:
+        RowKeeper(size_t& told, size_t row) : told_(told), row_(row) {}
+        ~RowKeeper() { told_ = row_; }
+        void move_to(size_t row) { row_ = row; }
+
+      private:
+        size_t& told_;
+        size_t row_;
+    };
+
     // One copy for all rows: an environment may keep its action although the array moves on.
     nb::list column_actions() const {
         if (column_.is_none()) throw nb::value_error("expected actions");
@@ -353,12 +376,12 @@ class RowStepper {
         return nb::steal<nb::list>(rows);
     }
 
-    bool publish(PyObject* result) {
+    bool publish(size_t row, PyObject* result) {
         if (publisher_ == nullptr || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 5)
             return false;
         const auto item = [result](Py_ssize_t i) { return PyTuple_GET_ITEM(result, i); };
         return is_false(item(2)) && is_false(item(3)) &&
-               publisher_->put(row_, item(0), item(1), item(4));
+               publisher_->put(row, item(0), item(1), item(4));
     }
     static bool is_false(PyObject* flag) { return flag == Py_False || flag == PyArrayScalar_False; }
 

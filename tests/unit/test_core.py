@@ -115,18 +115,62 @@ def test_waiting_ends_when_the_time_is_over_and_nothing_is_lost(patience: tuple[
     assert room.wait_done(0.02, *patience)
 
 
-def test_a_turn_count_may_run_over() -> None:
-    """The counters have 32 bits; only equality matters."""
-    memory = aligned(Mailroom.bytes(1, 1))
-    room = Mailroom(memory, 1, 1, create=True)
-    lobby, line = 3 * 64, 64
-    for counter in (lobby, lobby + line):  # posted and finished, on lines of their own
-        memory[counter : counter + 4].view(np.uint32)[:] = 2**32 - 2
-    for command in range(1, 6):
-        room.post(0, 1, command)
-        assert room.take(0, *NOW) == command
-        room.finish(0, 0)
-        assert room.wait_done(*NOW)
+# --- memory that others write to -------------------------------------------------------------------------
+
+
+def two_sides() -> tuple[npt.NDArray[np.uint8], Mailroom, Mailroom]:
+    """The memory, the caller's side, and that of a worker with four rows."""
+    memory = aligned(Mailroom.bytes(1, 4))
+    ours = Mailroom(memory, 1, 4, create=True)
+    ours.assign(0, 0, 4)
+    return memory, ours, Mailroom(memory, 1, 4, create=False)
+
+
+@pytest.mark.parametrize("garbage", [0, 1, 127, 255, "random"])
+def test_garbage_is_noticed_on_both_sides(garbage: int | str) -> None:
+    memory, ours, theirs = two_sides()
+    rows, statuses = np.zeros(4, np.intp), np.zeros(4, np.uint8)
+    ours.post(0, 1, 1)
+    assert theirs.take(0, *NOW) == 1
+    theirs.finish(0, 0)
+    ours.send(np.arange(2), 0)
+    assert theirs.take(0, *NOW) is not None
+    theirs.publish(0, 0, 0)
+    assert not ours.is_garbled(0)
+    memory[:] = np.random.default_rng(0).integers(0, 256, memory.size) if garbage == "random" else garbage
+    assert ours.is_garbled(0)
+    assert (ours.num_ready(), ours.collect(rows, statuses), ours.is_silent(0)) == (0, 0, False)
+    with pytest.raises(RuntimeError, match="garbage was written into the shared block"):
+        theirs.take(0, *NOW)
+    ours.clear(0)
+    assert not ours.is_garbled(0)
+    ours.send(np.arange(4), 0)
+    assert Mailroom(memory, 1, 4, create=False).take(0, *NOW) is not None
+
+
+def test_results_of_rows_that_are_not_out_are_not_believed() -> None:
+    _, ours, theirs = two_sides()
+    ours.send(np.array([1, 2]), 0)
+    theirs.publish(0, 3, 0)
+    assert ours.collect(np.zeros(4, np.intp), np.zeros(4, np.uint8)) == 0
+    assert ours.is_garbled(0)
+
+
+def test_a_row_that_is_out_is_not_sent_again() -> None:
+    _, ours, _ = two_sides()
+    for rows in ([1, 1], [0, 9], [0, -1]):
+        with pytest.raises((ValueError, IndexError)):
+            ours.send(np.array(rows), 0)
+        assert [ours.kind_out(row) for row in range(4)] == [None] * 4
+    ours.send(np.array([1]), 0)
+    with pytest.raises(ValueError, match="still out"):
+        ours.send(np.array([0, 1]), 0)
+    assert [ours.kind_out(row) for row in range(4)] == [None, 0, None, None]
+
+
+def test_whoever_has_no_rows_publishes_nothing() -> None:
+    with pytest.raises(IndexError, match="no such row"):
+        mailroom(1).publish(0, 0, 0)
 
 
 # --- arguments -------------------------------------------------------------------------------------------

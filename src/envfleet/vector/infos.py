@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
+from envfleet.errors import FleetError
 from envfleet.vector.buffers import Array
 
 Info: TypeAlias = "dict[str, Any]"
@@ -224,7 +225,8 @@ class InfoReader:
             elif kind not in (_EMPTY, _CARRIED):
                 groups.setdefault((self._shard_of(row), kind), []).append(place)
         for (shard, kind), places in groups.items():
-            for key, values in self._schemas[shard][kind].columns(self._rows[rows[places]]).items():
+            schema = _schema(self._schemas[shard], kind, int(rows[places[0]]))
+            for key, values in schema.columns(self._rows[rows[places]]).items():
                 pieces.setdefault(key, []).append(_Piece(places, values))
         return _join(pieces, len(rows))
 
@@ -238,7 +240,7 @@ class InfoReader:
             kind = self._kinds[first]
             if kind in (_EMPTY, _CARRIED) or (self._kinds[first:last] != kind).any():
                 return None
-            schema = schemas[int(kind)]
+            schema = _schema(schemas, int(kind), first)
             if common is not None and schema != common:
                 return None
             common = schema
@@ -249,9 +251,19 @@ class InfoReader:
         kinds = self._kinds[first:last]
         for kind in sorted({*kinds.tolist()} - {_EMPTY, _CARRIED}):
             envs = first + np.flatnonzero(kinds == kind)
-            schema = self._schemas[shard][kind]
+            schema = _schema(self._schemas[shard], kind, int(envs[0]))
             for key, values in schema.columns(self._rows[envs]).items():
                 pieces.setdefault(key, []).append(_Piece(envs, values))
+
+
+def _schema(known: dict[int, InfoSchema], kind: int, env: int) -> InfoSchema:
+    schema = known.get(kind)
+    if schema is None:
+        raise FleetError(
+            f"The info of environment {env} lies in the shared block as one of a kind that nobody has told of: garbage "
+            "was written there, by one of the environments. Find out which with SyncVectorEnv."
+        )
+    return schema
 
 
 def _with_masks(columns: dict[str, Array], num_envs: int) -> list[tuple[str, Array]]:

@@ -111,6 +111,7 @@ class Pages:
         self._count, self._memory = layout.count, memory
         self._open_page, self._copies_made = open_page, copies_made
         self._arrays = [layout.arrays(page) for page in memory]
+        self._opened = -1  # the block says so too, but there anybody may write anything
         self._leases: list[list[weakref.ref[_Lease]]] = [[] for _ in range(layout.count)]
         self._forks = 0
         self._awaiting_copies: set[int] = set()
@@ -118,14 +119,15 @@ class Pages:
 
     def open(self) -> None:
         """Has the next turn written on a page that nobody refers to, if there is one."""
-        if self._awaiting_copies and self._copies_made[0] >= self._forks:
+        if self._awaiting_copies and self._copies_made[0] == self._forks:
             self._awaiting_copies.clear()
         free = (page for page in range(self._count) if not self._is_held(page))
-        self._open_page[0] = 1 + next((page for page in free if page not in self._awaiting_copies), -1)
+        self._opened = next((page for page in free if page not in self._awaiting_copies), -1)
+        self._open_page[0] = 1 + self._opened
 
     def close(self) -> dict[int, Array]:
         """Closes the page that was open and gives its arrays, by leaf, to be handed out; none if none was."""
-        page = int(self._open_page[0]) - 1
+        page, self._opened = self._opened, -1
         self._open_page[0] = 0
         if page < 0:
             return {}

@@ -23,6 +23,12 @@ from envfleet.vector.share import Activity
 
 _Sign: TypeAlias = tuple[int, tuple[int, int], int]
 
+_ACTIVITIES = frozenset(Activity)
+_GARBAGE = (
+    "garbage was written into the shared block, where the caller and this worker speak, by one of its environments or "
+    "of another worker's"
+)
+
 
 @final
 class Watch:
@@ -100,12 +106,16 @@ class Watch:
         for worker in workers:
             if not self._crew.is_alive(worker):
                 cause = self._crew.lost(worker).cause
-                raise LostWorker(worker, f"{cause}{self._doing(worker)}")
+                garbled = f" after {_GARBAGE}" if self._mailroom.is_garbled(worker) else ""
+                raise LostWorker(worker, f"{cause}{self._doing(worker)}{garbled}")
         now = time.monotonic()
         for worker in workers:
             self._look_at(worker, now)
 
     def _look_at(self, worker: int, now: float) -> None:
+        if self._mailroom.is_garbled(worker):
+            self._crew.end_one(worker)
+            raise LostWorker(worker, f"was ended: {_GARBAGE}")
         # What it was given counts too: one that has just got something to do may not have begun.
         # And what travels: one that has much to say, or is told much, is not stuck.
         sign = self._cell(worker), self._mailroom.received(worker), self._crew.traffic(worker)
@@ -138,7 +148,8 @@ class Watch:
 
     def activity_of(self, worker: int) -> Activity:
         """What a worker is doing, or was when it died."""
-        return Activity(int(self._progress[self._bounds[worker][0], 1]))
+        found = int(self._progress[self._bounds[worker][0], 1])
+        return Activity(found) if found in _ACTIVITIES else Activity.ANYTHING  # it may have written anything there
 
     def env_of(self, worker: int) -> int:
         """The environment a worker is at, or was when it died; its last one if it was at none."""
