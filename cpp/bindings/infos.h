@@ -44,13 +44,17 @@ class Column {
             throw nb::type_error("expected a contiguous array");
         }
         if (PyArray_NDIM(numpy()) < 1) throw nb::value_error("expected one row an environment");
+        row_bytes_ = static_cast<size_t>(PyArray_ITEMSIZE(numpy()));
+        for (int i = 1; i < PyArray_NDIM(numpy()); ++i) {
+            row_bytes_ *= static_cast<size_t>(PyArray_DIM(numpy(), i));
+        }
     }
 
     PyArrayObject* numpy() const { return reinterpret_cast<PyArrayObject*>(array_.ptr()); }
     const nb::object& object() const { return array_; }
     std::byte* data() const { return static_cast<std::byte*>(PyArray_DATA(numpy())); }
     size_t rows() const { return static_cast<size_t>(PyArray_DIM(numpy(), 0)); }
-    size_t row_bytes() const { return static_cast<size_t>(PyArray_NBYTES(numpy())) / rows(); }
+    size_t row_bytes() const { return row_bytes_; }
     bool is_scalar() const { return PyArray_NDIM(numpy()) == 1; }
     Leaf leaf() const { return {data(), row_bytes()}; }
 
@@ -118,6 +122,7 @@ class Column {
     }
 
     nb::object array_;
+    size_t row_bytes_;
 };
 
 inline nb::object bool_array(const std::vector<uint8_t>& mask) {

@@ -3,19 +3,24 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bindings/catalogue.h"
+#include "bindings/gil.h"
 #include "bindings/infos.h"
 #include "bindings/values.h"
 #include "engine/waiting.h"
@@ -51,6 +56,28 @@ struct PoolArrays {
           batch_observations(batch_observations),
           final_observation(final_observation) {}
 
+    // Refuses arrays that a pool of so many rows with these infos would write beyond.
+    void check(size_t rows, const std::vector<InfoColumn>& kinds) const {
+        if (rows == 0) throw nb::value_error("expected at least one environment");
+        if (!rewards.is_scalar() || PyArray_TYPE(rewards.numpy()) != NPY_DOUBLE) {
+            throw nb::value_error("rewards: expected a float64 an environment");
+        }
+        for (const Column* flags : {&terminated, &truncated, &finished, &turns, &out}) {
+            if (!flags->is_scalar() || flags->row_bytes() != 1 || flags->rows() != rows) {
+                throw nb::value_error("flags: expected a byte an environment");
+            }
+        }
+        check_rows({actions}, rows);
+        for (const auto* columns : {&observations, &final_observations, &infos, &final_infos}) {
+            check_rows(*columns, rows);
+        }
+        for (const auto* columns : {&infos, &final_infos}) check_infos(*columns, kinds);
+        const bool whole = batch_observations.is_none() || final_observation.is_none();
+        if (whole && (observations.size() != 1 || final_observations.size() != 1)) {
+            throw nb::value_error("observations: expected one array, or what puts them together");
+        }
+    }
+
     Buffers buffers() const {
         auto leaves = [](const std::vector<Column>& columns) {
             std::vector<Leaf> result;
@@ -67,6 +94,26 @@ struct PoolArrays {
                 bytes(truncated),
                 bytes(finished),
                 reinterpret_cast<Turn*>(turns.data())};
+    }
+
+    static void check_rows(const std::vector<Column>& columns, size_t rows) {
+        for (const Column& column : columns) {
+            if (column.rows() != rows) throw nb::value_error("expected one row an environment");
+        }
+    }
+    static void check_infos(const std::vector<Column>& columns,
+                            const std::vector<InfoColumn>& kinds) {
+        bool fit = columns.size() == kinds.size();
+        for (size_t i = 0; fit && i < kinds.size(); ++i) {
+            fit = columns[i].row_bytes() == bytes_of(kinds[i]);
+        }
+        if (!fit) throw nb::value_error("the info arrays do not fit this environment");
+    }
+    static size_t bytes_of(const InfoColumn& kind) {
+        nb::object dtype = nb::module_::import_("numpy").attr("dtype")(kind.dtype.c_str());
+        size_t bytes = nb::cast<size_t>(dtype.attr("itemsize"));
+        for (const size_t length : kind.shape) bytes *= length;
+        return bytes;
     }
 
     std::vector<Column> observations, final_observations, infos, final_infos;
@@ -91,12 +138,18 @@ class PyPool {
             throw nb::value_error("parameters: expected one dict, or one an environment");
         }
         if (time_limits.size() != rows) throw nb::value_error("expected a time limit each");
-        infos_ = std::make_unique<InfoColumns>(kind.infos(values.front()), arrays.infos,
-                                               arrays.final_infos);
-        pool_ = kind.make(
-            {rows, autoreset_, std::move(time_limits), threads, adaptive, arrays.buffers()},
-            values);
+        if (autoreset > static_cast<uint8_t>(Autoreset::disabled)) {
+            throw nb::value_error("no such autoreset mode");
+        }
+        std::vector<InfoColumn> kinds = kind.infos(values.front());
+        arrays.check(rows, kinds);
+        infos_ = std::make_unique<InfoColumns>(std::move(kinds), arrays.infos, arrays.final_infos);
+        pool_ = kind.make({rows, autoreset_, std::move(time_limits), threads, adaptive,
+                           arrays.buffers(), [this] { give_gil_away(); }},
+                          values);
         check_sizes();
+        copies_actions_ = pool_->reads_limited_actions();
+        at_work_.resize(rows);
     }
 
     ~PyPool() {
@@ -106,6 +159,7 @@ class PyPool {
     PyPool& operator=(const PyPool&) = delete;
 
     nb::object step(nb::handle actions, bool copy) {
+        const Use use(*this);
         const bool may = ready && pool_->rows_out() == 0 && !pool_->lacks_plans();
         const std::byte* data = may ? plain_actions(actions, everyone()) : nullptr;
         if (data == nullptr) return nb::none();
@@ -123,6 +177,8 @@ class PyPool {
     }
 
     void step_stored() {
+        const Use use(*this);
+        check_nobody_at_work();
         run([&] { pool_->step(arrays_.actions.data(), {}); });
     }
 
@@ -132,6 +188,8 @@ class PyPool {
             throw nb::value_error("mask: expected one bool an environment");
         }
         const std::vector<NamedValues> values = parsed(options);
+        const Use use(*this);
+        check_nobody_at_work();
         const auto* bytes = reinterpret_cast<const uint8_t*>(rows.data());
         run([&] { pool_->reset({bytes, num_envs()}, values); });
     }
@@ -141,6 +199,7 @@ class PyPool {
     // Sends rows whose actions are just what is asked for; False, and nothing happens, if the call
     // needs a closer look.
     bool send(nb::handle actions, nb::handle env_ids) {
+        const Use use(*this);
         if (!ready || pool_->lacks_plans()) return false;
         const auto rows = plain_rows(env_ids);
         if (!rows || rows->empty()) return false;
@@ -153,16 +212,18 @@ class PyPool {
             std::memmove(stored + row * bytes, data, bytes);
             data += bytes;
         }
-        pool_->send(*rows, stored);
+        set_to_work(*rows);
         return true;
     }
 
     // What VectorEnv.step returns, of the first that are done; None if the call needs a closer
     // look, False if an environment failed.
     nb::object recv(size_t most) {
+        Use use(*this);
         const size_t count = std::min(most, pool_->rows_out());
         if (!ready || count == 0 || !arrays_.batch_observations.is_none()) return nb::none();
-        const nb::object received = receive(count, {});
+        nb::object received;
+        if (receive_into(received, count, {}, use) != Wait::done) return nb::none();
         const std::span<const int64_t> rows = *plain_rows(received);
         for (const int64_t row : rows) arrays_.out.data()[row] = std::byte{0};
         if (fails(pool_->failure_among(rows))) return nb::bool_(false);
@@ -174,45 +235,50 @@ class PyPool {
     }
 
     void send_stored(nb::handle env_ids) {
-        pool_->send(checked_rows(env_ids), arrays_.actions.data());
+        const Use use(*this);
+        set_to_work(checked_rows(env_ids));
     }
 
     void send_resets(const nb::list& options) {
-        if (pool_->rows_out() != 0) throw nb::value_error("some environments are at work");
+        const Use use(*this);
+        check_nobody_at_work();
         pool_->send_resets(parsed(options));
+        std::fill(at_work_.begin(), at_work_.end(), uint8_t{1});
     }
 
-    // The first that are done, int64 (count,); None if that takes longer than so many seconds.
+    // The first that are done, int64 (count,); None if that takes longer than so many seconds;
+    // False if all were recalled meanwhile, by a signal handler or another thread.
     nb::object receive(size_t count, std::optional<double> timeout) {
+        Use use(*this);
         if (count > pool_->rows_out()) throw nb::value_error("fewer are at work");
-        npy_intp size = static_cast<npy_intp>(count);
-        nb::object array = Column::checked(PyArray_SimpleNew(1, &size, NPY_INT64));
-        const std::span rows(reinterpret_cast<int64_t*>(Column(array).data()), count);
-        const Nanoseconds deadline = deadline_in(timeout);
-        bool done = false;
-        while (!done) {
-            const auto work = [&] { done = pool_->receive(rows, deadline); };
-            pool_->may_wait_for(count) ? let_others_run(work) : run(work);
-            if (done) break;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-            if (now() >= deadline) return nb::none();
+        nb::object rows;
+        switch (receive_into(rows, count, timeout, use)) {
+            case Wait::late:
+                return nb::none();
+            case Wait::recalled:
+                return nb::bool_(false);
+            default:
+                return rows;
         }
-        return array;
     }
 
     // Waits for those at work and forgets all that was sent; returns those that take longer than so
     // many seconds and go on.
     std::vector<int64_t> recall(std::optional<double> timeout) {
         const Nanoseconds deadline = deadline_in(timeout);
+        ++recalls_;
+        if (!wait_for_other_threads(deadline)) return all_rows();
+        Use use(*this);
         gave_up_ = true;  // unless they come back
         for (;;) {
             bool done = false;
             let_others_run([&] { done = pool_->recall(deadline); });
             if (done) break;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            use.run_handlers();
             if (now() < deadline) continue;
             if (auto rows = pool_->rows_under_way(); !rows.empty()) return rows;
         }
+        std::fill(at_work_.begin(), at_work_.end(), uint8_t{0});
         gave_up_ = false;
         return {};
     }
@@ -235,18 +301,22 @@ class PyPool {
         const nb::bytes bytes = nb::cast<nb::bytes>(seed.attr("to_bytes")(4 * words, "little"));
         std::vector<uint32_t> entropy(words);
         std::memcpy(entropy.data(), bytes.c_str(), 4 * words);
-        pool_->rng(checked(env)).seed(entropy);
+        pool_->rng(idle(env)).seed(entropy);
     }
 
     void plan_episode(size_t env, nb::handle parameters, int64_t time_limit,
                       std::optional<uint32_t> seed) {
-        pool_->plan_episode(checked(env), {named_values_from(parameters), time_limit, seed});
+        const NamedValues values = named_values_from(parameters);
+        check_unused();
+        if (!has_plans_) check_nobody_at_work();  // the first one makes room for all
+        pool_->plan_episode(checked(env), {values, time_limit, seed});
+        has_plans_ = true;
     }
     void forget_plans(size_t env) { pool_->forget_plans(checked(env)); }
     size_t plans(size_t env) const { return pool_->plans(checked(env)); }
     bool lacks_plans() const { return pool_->lacks_plans(); }
     void adopt_plan(size_t env) {
-        if (pool_->plans(checked(env)) == 0) throw nb::value_error("no episode was planned");
+        if (pool_->plans(idle(env)) == 0) throw nb::value_error("no episode was planned");
         pool_->adopt_plan(env);
     }
 
@@ -256,7 +326,7 @@ class PyPool {
     nb::object quick_failure() const { return told(quick_failure_); }
 
     nb::object rng_state(size_t env) {
-        const Rng& rng = pool_->rng(checked(env));
+        const Rng& rng = pool_->rng(idle(env));
         auto halves = [](Rng::Wide wide) {
             return nb::make_tuple(static_cast<uint64_t>(wide >> 64), static_cast<uint64_t>(wide));
         };
@@ -268,37 +338,72 @@ class PyPool {
     std::vector<std::string> variable_names() const { return pool_->variable_names(); }
 
     nb::object get(size_t env, const std::string& name) const {
-        const auto value = pool_->get(checked(env), name);
+        const auto value = pool_->get(idle(env), name);
         if (!value) throw nb::attribute_error(name.c_str());
         return object_from(*value);
     }
     void set(size_t env, const std::string& name, nb::handle value) {
-        if (!pool_->set(checked(env), name, value_from(value))) {
+        const Value converted = value_from(value);
+        if (!pool_->set(idle(env), name, converted)) {
             throw nb::attribute_error(name.c_str());
         }
     }
     void set_everywhere(const std::string& name, nb::handle value) {
-        if (!pool_->set_everywhere(name, value_from(value))) {
+        const Value converted = value_from(value);
+        check_unused();
+        check_nobody_at_work();
+        if (!pool_->set_everywhere(name, converted)) {
             throw nb::attribute_error(name.c_str());
         }
     }
 
-    int64_t elapsed(size_t env) { return pool_->elapsed(checked(env)); }
-    int64_t time_limit(size_t env) { return pool_->time_limit(checked(env)); }
-    void set_time_limit(size_t env, int64_t steps) { pool_->time_limit(checked(env)) = steps; }
+    int64_t elapsed(size_t env) { return pool_->elapsed(idle(env)); }
+    int64_t time_limit(size_t env) { return pool_->time_limit(idle(env)); }
+    void set_time_limit(size_t env, int64_t steps) { pool_->time_limit(idle(env)) = steps; }
 
     nb::bytes snapshot(size_t env) const {
-        const auto bytes = pool_->snapshot(checked(env));
+        const auto bytes = pool_->snapshot(idle(env));
         return nb::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
     void restore(size_t env, const nb::bytes& snapshot) {
         const std::span bytes(snapshot.c_str(), snapshot.size());
-        pool_->restore(checked(env), std::as_bytes(bytes));
+        pool_->restore(idle(env), std::as_bytes(bytes));
     }
 
     bool ready = false;
 
   private:
+    enum class Wait { done, late, recalled };
+
+    // A call that works on rows or waits for them. There is one at a time: two threads in one
+    // environment would break it. Whoever comes second is told so, and nothing has happened.
+    class Use {
+      public:
+        explicit Use(PyPool& pool) : pool_(pool) { take(); }
+        ~Use() {
+            if (has_it_) pool_.is_used_ = false;
+        }
+        Use(const Use&) = delete;
+        Use& operator=(const Use&) = delete;
+
+        // Lets signal handlers run, which may use the pool, and other threads meanwhile.
+        void run_handlers() {
+            has_it_ = pool_.is_used_ = false;
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            take();
+        }
+
+      private:
+        void take() {
+            pool_.check_unused();
+            has_it_ = pool_.is_used_ = true;
+            pool_.user_ = pthread_self();
+        }
+
+        bool has_it_ = false;
+        PyPool& pool_;
+    };
+
     // An array to be handed out, which the threads fill while they step.
     struct Fresh {
         explicit Fresh(const Column& like)
@@ -308,6 +413,74 @@ class PyPool {
         Column column;
         Twin twin;
     };
+
+    [[noreturn]] static void raise_in_use() {
+        const nb::object type = nb::module_::import_("envfleet.errors").attr("FleetError");
+        PyErr_SetString(type.ptr(),
+                        "This fleet is in use by another thread, which has not come back from it "
+                        "yet. Nothing was done: give each thread a fleet of its own, or a lock to "
+                        "take turns.");
+        throw nb::python_error();
+    }
+    void check_unused() const {
+        if (is_used_) raise_in_use();
+    }
+
+    // False if a thread that uses the pool does not come back before the deadline. From now on no
+    // quick call begins: whoever calls again takes a closer look.
+    bool wait_for_other_threads(Nanoseconds deadline) {
+        while (is_used_) {
+            if (pthread_equal(user_, pthread_self())) raise_in_use();
+            if (now() >= deadline) return false;
+            ready = false;
+            let_others_run([&] {
+                pool_->stop_receiving();
+                usleep(500);
+            });
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        }
+        return true;
+    }
+
+    std::vector<int64_t> all_rows() const {
+        std::vector<int64_t> rows(num_envs());
+        std::iota(rows.begin(), rows.end(), 0);
+        return rows;
+    }
+
+    // Sends rows with the actions that are stored, all or none.
+    void set_to_work(std::span<const int64_t> rows) {
+        for (size_t i = 0; i < rows.size(); ++i) {
+            if (std::exchange(at_work_[rows[i]], uint8_t{1}) == 0) continue;
+            for (size_t marked = 0; marked < i; ++marked) at_work_[rows[marked]] = 0;
+            throw nb::value_error("an environment was sent that is at work, or twice");
+        }
+        pool_->send(rows, arrays_.actions.data());
+    }
+
+    void check_nobody_at_work() const {
+        if (pool_->rows_out() != 0) throw nb::value_error("some environments are at work");
+    }
+
+    // Receives the first that are done into a new array.
+    Wait receive_into(nb::object& array, size_t count, std::optional<double> timeout, Use& use) {
+        npy_intp size = static_cast<npy_intp>(count);
+        array = Column::checked(PyArray_SimpleNew(1, &size, NPY_INT64));
+        const std::span rows(reinterpret_cast<int64_t*>(Column(array).data()), count);
+        const Nanoseconds deadline = deadline_in(timeout);
+        const uint64_t recalls = recalls_;
+        for (;;) {
+            bool done = false;
+            const auto work = [&] { done = pool_->receive(rows, deadline); };
+            pool_->may_wait_for(count) ? let_others_run(work) : run(work);
+            if (done) break;
+            use.run_handlers();
+            if (recalls_ != recalls || pool_->rows_out() < count) return Wait::recalled;
+            if (now() >= deadline) return Wait::late;
+        }
+        for (const int64_t row : rows) at_work_[row] = 0;
+        return Wait::done;
+    }
 
     // Seconds that a pool which nobody has closed waits for rows that are out.
     static constexpr double patience_at_the_end = 5;
@@ -409,6 +582,13 @@ class PyPool {
         return env;
     }
 
+    // An environment that nobody works on.
+    size_t idle(size_t env) const {
+        check_unused();
+        if (at_work_[checked(env)]) throw nb::value_error("this environment is at work");
+        return env;
+    }
+
     std::vector<NamedValues> parsed(const nb::list& options) const {
         std::vector<NamedValues> values;
         for (nb::handle each : options) values.push_back(named_values_from(each));
@@ -433,20 +613,38 @@ class PyPool {
     }
 
     // To get the GIL back can take milliseconds where other threads run Python: a turn of a few
-    // microseconds does not give it away.
+    // microseconds does not give it away, unless it has to wait.
     template <class Work>
     void run(const Work& work) {
         constexpr Nanoseconds brief = 10'000;
         const bool timed = turns_++ % 16 == 0;
         const Nanoseconds start = timed ? now() : 0;
-        is_long_ ? let_others_run(work) : work();
+        is_long_ ? let_others_run(work) : keep_gil(work);
         if (timed) is_long_ = now() - start > brief;
+    }
+
+    template <class Work>
+    void keep_gil(const Work& work) {
+        struct Back {
+            PyPool& pool;
+            ~Back() {
+                pool.may_give_away_ = false;
+                if (pool.others_run_) pool.others_run_.reset();
+            }
+        } back{*this};
+        may_give_away_ = true;
+        work();
+    }
+
+    // Helpers keep the caller waiting, perhaps because an environment needs the GIL.
+    void give_gil_away() {
+        if (may_give_away_) others_run_.emplace();
     }
 
     // Other Python threads run meanwhile.
     template <class Work>
     static void let_others_run(const Work& work) {
-        nb::gil_scoped_release no_gil;
+        const WithoutGil others_run;
         work();
     }
 
@@ -464,7 +662,15 @@ class PyPool {
         }
         const auto* data = static_cast<const std::byte*>(PyArray_DATA(array));
         if (autoreset_ == Autoreset::disabled && any_finished(rows)) return nullptr;
-        return all_allowed(data, rows.size()) ? data : nullptr;
+        if (!all_allowed(data, rows.size())) return nullptr;
+        return copies_actions_ && rows.is_all() ? stored(data) : data;
+    }
+
+    // The actions of all rows where nobody else can change them; none if somebody just did.
+    const std::byte* stored(const std::byte* actions) const {
+        std::byte* own = arrays_.actions.data();
+        std::memmove(own, actions, num_envs() * arrays_.actions.row_bytes());
+        return all_allowed(own, num_envs()) ? own : nullptr;
     }
 
     bool any_finished(const Selection& rows) const {
@@ -537,9 +743,17 @@ class PyPool {
     std::unique_ptr<InfoColumns> infos_;
     std::unique_ptr<AnyPool> pool_;
     std::optional<Failure> quick_failure_;
-    bool gave_up_ = false;  // on rows that were recalled and did not come
+    bool gave_up_ = false;          // on rows that were recalled and did not come
+    std::vector<uint8_t> at_work_;  // which rows were sent and not received
+    bool is_used_ = false;          // by a call, of this thread:
+    pthread_t user_{};
+    uint64_t recalls_ = 0;
+    bool has_plans_ = false;
+    bool copies_actions_ = false;
     uint64_t turns_ = 0;
     bool is_long_ = false;
+    bool may_give_away_ = false;  // the GIL, which is held meanwhile
+    std::optional<WithoutGil> others_run_;
 };
 
 }  // namespace envfleet

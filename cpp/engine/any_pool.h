@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +43,8 @@ struct PoolSetup {
     unsigned threads;
     bool adaptive;  // threads only where they pay off
     Buffers buffers;
+    // Called in step() and reset() before a long wait for threads; see Crew.
+    std::function<void()> before_long_wait = nullptr;
 };
 
 // In a forked copy of the process, where the threads that rows were sent to are missing,
@@ -56,6 +59,10 @@ class AnyPool {
 
     // Of actions that are integers, from 0 on: below what each number in an action must lie.
     virtual const std::vector<int64_t>& action_limits() const = 0;
+
+    // Whether environments read numbers that are limited themselves: then those must not change any
+    // more once they were checked. Else each is looked at once more where it is read.
+    virtual bool reads_limited_actions() const = 0;
 
     // Steps all rows; `actions` holds one after another. Each thread copies the rows it has
     // written, which it has at hand, to their twins. For what environments throw see failure().
@@ -82,6 +89,9 @@ class AnyPool {
     // Waits for rows that are being worked on, and forgets all that are out. False if the deadline
     // passed or a signal arrived first: those that are being worked on are still out then.
     virtual bool recall(int64_t deadline) = 0;
+
+    // Has a receive() that waits, in another thread, return false now.
+    virtual void stop_receiving() = 0;
     virtual size_t rows_out() const = 0;
     virtual std::vector<int64_t> rows_under_way() = 0;
 

@@ -13,8 +13,10 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "engine/helpers.h"
 #include "engine/seats.h"
@@ -107,15 +109,19 @@ class Judge {
 
 class Crew {
   public:
-    // `adaptive`: helpers are used where they pay off, otherwise in every turn.
-    Crew(size_t rows, unsigned threads, bool adaptive)
+    // `adaptive`: helpers are used where they pay off, otherwise in every turn. `before_long_wait`
+    // is called by whoever calls run(), at most once a turn, when helpers keep him waiting: they
+    // may wait in turn for something that he holds.
+    Crew(size_t rows, unsigned threads, bool adaptive,
+         std::function<void()> before_long_wait = nullptr)
         : rows_(rows),
           shares_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
           pieces_a_share_(std::clamp<size_t>(std::bit_width(rows / shares_), 1, most_pieces)),
           adaptive_(adaptive),
           claims_(new Claim[shares_ * pieces_a_share_]),
           seats_(shares_),
-          patience_(fitting_patience(shares_)) {}
+          patience_(fitting_patience(shares_)),
+          before_long_wait_(std::move(before_long_wait)) {}
 
     ~Crew() {
         stopping_.store(true, std::memory_order_seq_cst);
@@ -140,6 +146,8 @@ class Crew {
 
   private:
     static constexpr size_t most_pieces = 6;
+    // Longer than a turn that is short enough for its caller to keep what others may want.
+    static constexpr Nanoseconds long_wait = 100'000;
 
     // The last turn in which somebody began this piece.
     struct alignas(64) Claim {
@@ -150,6 +158,7 @@ class Crew {
     void run_together(const Work& work) {
         if (helpers_.are_elsewhere()) return work(size_t{0}, rows_);
         helpers_.hire(shares_ - 1, [this](size_t share) { help(share); });
+        if (helpers_.are_none()) return work(size_t{0}, rows_);
         work_ = &work;
         call_ = [](const void* w, size_t first, size_t last) {
             (*static_cast<const Work*>(w))(first, last);
@@ -160,10 +169,24 @@ class Crew {
         seats_.take(0);
         go_.ring();
         take_part(0, turn);
-        auto done = [&] { return left_.load(std::memory_order_acquire) == 0; };
-        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
+        wait_for_helpers();
+    }
+
+    // Sequentially consistent, as all that sleepers and those who wake them look at.
+    bool is_done() const { return left_.load(std::memory_order_seq_cst) == 0; }
+
+    void wait_for_helpers() {
+        if (is_done()) return;
+        auto done = [&] { return is_done(); };
         auto before_sleep = [&] { return seats_.leave(0); };
-        while (!wait_until(done_.sleeper(), done, patience_, crowding_, forever, before_sleep)) {
+        auto wait = [&](Nanoseconds deadline) {
+            return wait_until(done_.sleeper(), done, patience_, crowding_, deadline, before_sleep);
+        };
+        if (before_long_wait_) {
+            if (wait(now() + long_wait)) return;
+            if (!is_done()) before_long_wait_();
+        }
+        while (!wait(std::numeric_limits<Nanoseconds>::max())) {
         }
     }
 
@@ -182,7 +205,7 @@ class Crew {
         uint64_t before = turn - 1;
         if (!claims_[number].turn.compare_exchange_strong(before, turn)) return;
         call_(work_, first_row(share, piece), first_row(share, piece + 1));
-        if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.ring();
+        if (left_.fetch_sub(1, std::memory_order_seq_cst) == 1) done_.ring();
     }
 
     size_t first_row(size_t share, size_t piece) const {
@@ -220,6 +243,7 @@ class Crew {
     Seats seats_;  // of the threads; the caller's is the first
     const Patience patience_;
     Crowding crowding_;  // of the caller
+    const std::function<void()> before_long_wait_;
     Helpers helpers_;
     const void* work_ = nullptr;
     void (*call_)(const void*, size_t, size_t) = nullptr;

@@ -48,7 +48,7 @@ class Pool final : public AnyPool {
                 envfleet::action_size<Env>(params_.front()),
                 envfleet::action_limits<Env>(params_.front())},
           action_size_(room_.action),
-          crew_(num_envs_, setup.threads, setup.adaptive),
+          crew_(num_envs_, setup.threads, setup.adaptive, std::move(setup.before_long_wait)),
           errands_(num_envs_, setup.threads, setup.adaptive,
                    [this](size_t env) { run_errand(env); }) {
         check_all_fit();
@@ -71,6 +71,10 @@ class Pool final : public AnyPool {
     }
 
     const std::vector<int64_t>& action_limits() const override { return room_.action_limits; }
+
+    bool reads_limited_actions() const override {
+        return std::is_pointer_v<Action> && !room_.action_limits.empty();
+    }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
         errands_.check_here();
@@ -117,6 +121,7 @@ class Pool final : public AnyPool {
     }
     bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
     bool recall(Nanoseconds deadline) override { return errands_.recall(deadline); }
+    void stop_receiving() override { errands_.stop_receiving(); }
     size_t rows_out() const override { return errands_.out(); }
     std::vector<int64_t> rows_under_way() override { return errands_.under_way(); }
 
@@ -327,8 +332,27 @@ class Pool final : public AnyPool {
         if constexpr (std::is_pointer_v<Action>) {
             return reinterpret_cast<Action>(actions) + env * action_size_;
         } else {
-            return reinterpret_cast<const Action*>(actions)[env];
+            return checked_action(reinterpret_cast<const Action*>(actions)[env]);
         }
+    }
+
+    int64_t action_limit() const {
+        if constexpr (requires { Env::action_limits(params_.front()); }) {
+            return room_.action_limits.front();
+        } else {
+            return Env::num_actions;
+        }
+    }
+
+    // Whoever gave the actions may change them although they were checked: other threads run.
+    Action checked_action(const volatile Action& given) const {
+        const Action action = given;  // read once
+        if constexpr (std::is_integral_v<Action>) {
+            if (static_cast<uint64_t>(action) >= static_cast<uint64_t>(action_limit())) {
+                throw std::invalid_argument("its action was changed while it was being stepped");
+            }
+        }
+        return action;
     }
 
     void step_rows(size_t first, size_t last, const std::byte* actions) {

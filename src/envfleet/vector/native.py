@@ -16,13 +16,14 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
 from envfleet.episodes import StreamOrigin
+from envfleet.errors import NoAsyncCallError
 from envfleet.native import catalogue, snapshots
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.model import Model
 from envfleet.native.plans import EpisodePlans, PlannedEpisodes
-from envfleet.native.shard import NativeShard
+from envfleet.native.shard import NativeShard, RecalledError
 from envfleet.vector import arguments
 from envfleet.vector.cores import usable_cores
 from envfleet.vector.fleet_buffers import Rows
@@ -186,11 +187,22 @@ class NativeVectorEnv(FleetVectorEnv):
         result = self._quick_recv() if timeout is None else None
         if result is None:
             self._pool.ready = False
-            result = super().recv(timeout)
+            result = self._slow_recv(timeout)
             self._pool.ready = True
         if result is False:
             self._raise_quick_failure()
         return result  # type: ignore[return-value]
+
+    def _slow_recv(self, timeout: float | None) -> StepResult:
+        try:
+            return super().recv(timeout)
+        except RecalledError:
+            self._check_open()
+            raise NoAsyncCallError(
+                "recv() waited for environments that reset() has recalled meanwhile, in a signal handler or another "
+                "thread: no result will come. The fleet is as that reset() left it.",
+                "recv",
+            ) from None
 
     def _quick_recv(self) -> tuple[Any, ...] | Literal[False] | None:
         try:
@@ -201,7 +213,8 @@ class NativeVectorEnv(FleetVectorEnv):
 
     def _give_up(self, name: str, error: BaseException) -> None:
         self._pool.ready = False
-        super()._give_up(name, error)
+        if not isinstance(error, RecalledError):  # else whoever recalled it has said what comes next
+            super()._give_up(name, error)
 
     def get_state(self, index: int) -> EnvState:
         """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.
