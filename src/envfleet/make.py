@@ -14,9 +14,10 @@ from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 from envfleet.episodes import StreamOrigin
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.own import OwnEnvironment
-from envfleet.plan import Plan, choose, measure_step
+from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
+from envfleet.trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
 from envfleet.vector.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.vector.cores import usable_cores
@@ -99,7 +100,8 @@ def make_vec(
         backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
             caller's thread), "process" (worker processes), "ray" (Ray actors, on as many machines as there are, see
             docs/ray.md) or "auto": native if there is one, else sync or process, as a short measurement suggests, for
-            which one more environment is made, stepped and closed. ``envs.plan`` says what was picked and why.
+            which one more environment is made, stepped and closed in a process of its own. ``envs.plan`` says what was
+            picked and why.
         vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv, AsyncVectorEnv or RayVectorEnv, such as
             ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
@@ -286,10 +288,14 @@ def _plan(request: _Request, env_fn: EnvFn) -> Plan:
     if request.num_envs == 1:
         return Plan("sync", "sync: with one environment there is nothing to run side by side.")
     try:
-        return choose(request.num_envs, usable_cores(), measure_step(env_fn))
-    except Exception as error:
+        return choose(request.num_envs, usable_cores(), measure_apart(env_fn))
+    except TrialLostError as error:
+        return Plan(
+            "process", f"process: the environment {error} when it was measured, so it is kept out of your program."
+        )
+    except (TrialRaisedError, OSError) as error:
         # If the environment itself is broken, making the fleet raises the proper error.
-        return Plan("sync", f"sync: the environment could not be measured ({type(error).__name__}: {error}).")
+        return Plan("sync", f"sync: the environment could not be measured ({error}).")
 
 
 def _spec_to_make_again(spec: EnvSpec, request: _Request, envs: FleetVectorEnv) -> EnvSpec:

@@ -20,6 +20,10 @@ from envfleet.vector.share import EnvFn
 _WARM_UP_STEPS = 5
 _MEASURED_STEPS = 200
 _MEASURED_SECONDS = 0.05
+_FEWEST_STEPS = 2
+_MOST_ROUNDS = 4
+_SLOWEST_SHARE = 0.7
+"""Of a round's time: more than that of two steps that take the same, also on a busy machine."""
 
 _HAND_OVER = 40e-6
 """What passing a turn to another process and back costs, in seconds."""
@@ -48,7 +52,11 @@ class Plan:
 
 
 def measure_step(env_fn: EnvFn) -> StepCost:
-    """Makes one environment, steps it with random actions for a twentieth of a second, and closes it."""
+    """Makes one environment here, steps it with random actions for a twentieth of a second, and closes it.
+
+    A round in which one step took longer than all others together was probably one in which something was compiled,
+    or read from a disk for the first time. It is no measure of the next ones, so there is another round.
+    """
     with _global_generators_kept():
         env = env_fn()
         try:
@@ -56,15 +64,24 @@ def measure_step(env_fn: EnvFn) -> StepCost:
             actions = deepcopy(env.action_space)  # the environment's own may be shared with all others
             actions.seed(0)
             _random_steps(env, actions, _WARM_UP_STEPS)
-            # The whole process's time: an environment may compute in threads of its own.
-            wall, cpu, waits = time.perf_counter(), time.process_time(), _times_waited()
-            steps = _random_steps(env, actions, _MEASURED_STEPS)
-            wall, cpu, waits = time.perf_counter() - wall, time.process_time() - cpu, _times_waited() - waits
-            # Time lost without ever having waited was taken by other programs: it is no property of the environment.
-            waiting = waits >= _WAITS_A_STEP * steps
-            return StepCost((wall if waiting else min(wall, cpu)) / steps, cpu / steps)
+            for _ in range(_MOST_ROUNDS):
+                cost, slowest_share = _measured_round(env, actions)
+                if slowest_share < _SLOWEST_SHARE:
+                    break
+            return cost
         finally:
             env.close()
+
+
+def _measured_round(env: AnyEnv, actions: Space[Any]) -> tuple[StepCost, float]:
+    """What a step costs on average, and how much of all time the slowest took."""
+    # The whole process's time: an environment may compute in threads of its own.
+    wall, cpu, waits = time.perf_counter(), time.process_time(), _times_waited()
+    steps, slowest = _random_steps(env, actions, _MEASURED_STEPS)
+    wall, cpu, waits = time.perf_counter() - wall, time.process_time() - cpu, _times_waited() - waits
+    # Time lost without ever having waited was taken by other programs: it is no property of the environment.
+    waiting = waits >= _WAITS_A_STEP * steps
+    return StepCost((wall if waiting else min(wall, cpu)) / steps, cpu / steps), slowest / wall if wall else 0.0
 
 
 @contextmanager
@@ -82,15 +99,19 @@ def _times_waited() -> int:
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
-def _random_steps(env: AnyEnv, actions: Space[Any], most: int) -> int:
-    deadline = time.perf_counter() + _MEASURED_SECONDS
+def _random_steps(env: AnyEnv, actions: Space[Any], most: int) -> tuple[int, float]:
+    """How many steps were taken, at least two, and the seconds that the slowest took, with the reset after it."""
+    before, slowest = time.perf_counter(), 0.0
+    deadline = before + _MEASURED_SECONDS
     for step in range(1, most + 1):
         _, _, terminated, truncated, _ = env.step(actions.sample())
         if terminated or truncated:
             env.reset()
-        if time.perf_counter() > deadline:
-            return step
-    return most
+        now = time.perf_counter()
+        before, slowest = now, max(slowest, now - before)
+        if now > deadline and step >= _FEWEST_STEPS:
+            return step, slowest
+    return most, slowest
 
 
 def choose(num_envs: int, cores: int, cost: StepCost) -> Plan:

@@ -98,7 +98,8 @@ def test_workers_end_within_two_seconds_of_a_killed_caller(doing: str, num_worke
 
 # Made by a thread that has ended: to the kernel, that thread was the workers' parent.
 FLEET_OF_A_THREAD = f"""
-import threading
+import threading, warnings
+warnings.filterwarnings("ignore", "This program has threads", RuntimeWarning)
 thread = threading.Thread(target=lambda: exec({MAKE!r}, globals()))
 thread.start()
 thread.join()

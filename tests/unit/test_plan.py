@@ -185,7 +185,7 @@ class SlowEnv(CounterEnv):
 
 
 def test_one_environment_runs_in_the_callers_thread_and_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "measure_step", None)
+    monkeypatch.setattr(make, "measure_apart", None)
     with envfleet.make_vec(partial(gym.make, "CartPole-v1")) as envs:
         assert type(envs) is SyncVectorEnv
         assert envs.plan == "sync: with one environment there is nothing to run side by side."
@@ -210,7 +210,7 @@ def test_a_sleeping_environment_gets_a_worker_of_its_own() -> None:
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize(("microseconds", "backend"), [(59, "sync"), (61, "process")])
 def test_auto_follows_the_arithmetic(monkeypatch: pytest.MonkeyPatch, microseconds: float, backend: str) -> None:
-    monkeypatch.setattr(make, "measure_step", lambda env_fn: busy(microseconds))
+    monkeypatch.setattr(make, "measure_apart", lambda env_fn: busy(microseconds))
     with envfleet.make_vec(CounterEnv, 2) as envs:
         assert envs.plan == choose(2, 2, busy(microseconds)).sentence
         assert envs.plan.startswith(backend)
@@ -218,7 +218,7 @@ def test_auto_follows_the_arithmetic(monkeypatch: pytest.MonkeyPatch, microsecon
 
 
 def test_an_argument_only_processes_know_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make, "measure_step", None)
+    monkeypatch.setattr(make, "measure_apart", None)
     with envfleet.make_vec(CounterEnv, 2, vector_kwargs={"num_workers": 1}) as envs:
         assert type(envs) is AsyncVectorEnv
         assert len(envs.processes) == 1

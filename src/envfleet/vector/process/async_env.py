@@ -43,7 +43,7 @@ class AsyncVectorEnv(FleetVectorEnv):
             without a fixed layout travel beside it, so both values give the same results.
         copy: True: returned observations are the caller's to keep. False: they are live views on the shared
             block, valid until the next ``step_async`` or ``reset_async``.
-        context: "fork", "spawn", "forkserver" or None for the platform's default.
+        context: "fork", "spawn", "forkserver", or None: fork where that is safe, see docs/process-backend.md.
         daemon: Whether workers are daemonic; environments that start processes of their own need False.
         worker: Not supported, see the error it raises.
         observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair

@@ -47,7 +47,7 @@ class Crew:
 
     def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
         self.all_sent = True
-        self._launcher = Launcher(context, daemon)
+        self._launcher = Launcher(context, daemon, tasks)
         self._caller_pid = os.getpid()
         self.processes: list[BaseProcess] = []
         self._lines: list[Line] = []
@@ -208,6 +208,7 @@ class Crew:
                 process.join(_KILL_GRACE)
             for line in self._lines:
                 line.close()
+            self._launcher.end()
 
 
 def _read_failures(line: Line, failures: list[Failure]) -> bool:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
-import sys
-import threading
-import types
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -23,10 +20,17 @@ from gymnasium.vector.utils import clear_mpi_env_vars
 from envfleet.vector.global_generators import fleet_seed
 from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process.block import OUT_OF_DESCRIPTORS, descriptors_text
+from envfleet.vector.process.fork_server import ForkServer, ForkServerError
+from envfleet.vector.process.fresh_server import fresh_fork_server, run_pickled
+from envfleet.vector.process.starting import (
+    ctrl_c_kept_from_children,
+    let_go_of_fork_server,
+    main_module_hidden,
+    start_quietly,
+)
+from envfleet.vector.process.threads import forks_unreported, has_threads
 from envfleet.vector.process.worker import WorkerTask, worker_main
 from envfleet.vector.share import ShardTask
-
-_one_at_a_time = threading.Lock()
 
 
 @final
@@ -37,8 +41,8 @@ class _Pickled:
         self._bytes = dumps_by_value(task)
 
     def __call__(self, connection: Connection) -> None:
-        _let_go_of_fork_server()
-        worker_main(pickle.loads(self._bytes), connection)
+        let_go_of_fork_server()
+        run_pickled(self._bytes, connection)
 
 
 @final
@@ -53,14 +57,52 @@ class _Inherited:
 
 
 @final
-class Launcher:
-    """Starts worker processes of one fleet."""
+class _Heir:
+    """What a worker does whose fork server has inherited the functions that make environments, those of each worker."""
 
-    def __init__(self, context: str | None, daemon: bool) -> None:
+    def __init__(self, tasks: Sequence[ShardTask]) -> None:
+        self._env_fns = [task.env_fns for task in tasks]
+
+    def __call__(self, payload: bytes, connection: Connection) -> None:
+        task: WorkerTask = pickle.loads(payload)
+        worker_main(replace(task, shard=replace(task.shard, env_fns=self._env_fns[task.worker])), connection)
+
+
+@final
+class Launcher:
+    """Starts worker processes of one fleet.
+
+    Those that are forked come from a process without threads: the first ones from the caller, if it has none, and all
+    that take their places from a fork server, which was forked at the same time. A caller that has threads leaves all
+    to a fork server that has inherited nothing, unless it insists on being forked, or its tasks cannot be sent there.
+    """
+
+    def __init__(self, context: str | None, daemon: bool, tasks: Sequence[ShardTask]) -> None:
         self._context: BaseContext = multiprocessing.get_context(context)
         self._daemon = daemon
         self._fleet_seed = fleet_seed()
         self._started = count()
+        self._num_first = len(tasks)
+        self._fresh: ForkServer | None = None
+        self._copy: ForkServer | None = None
+        if tasks and self._context.get_start_method() == "fork":
+            self._make_server(tasks, insists=context is not None)
+
+    def _make_server(self, tasks: Sequence[ShardTask], insists: bool) -> None:
+        threaded = has_threads()
+        if threaded and insists:
+            _warn_of_threads('context="fork" was asked for')
+        elif threaded:
+            try:
+                self._fresh = fresh_fork_server([task.env_fns for task in tasks])
+                return
+            except Exception as error:
+                _warn_of_threads(f"its environments cannot be sent to a process without ({error!r})")
+        try:
+            with clear_mpi_env_vars(), ctrl_c_kept_from_children():
+                self._copy = ForkServer.forked(_Heir(tasks))
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}: {_cannot_start(0, error)}") from error
 
     def start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
         """Starts one; the connection is to be closed by whoever gets it."""
@@ -73,14 +115,49 @@ class Launcher:
         ours, theirs = self._context.Pipe()
         try:
             # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
-            seed = [self._fleet_seed, worker, next(self._started)]
-            process = _start(self._context, WorkerTask(worker, task, os.getpid(), seed), theirs, self._daemon)
+            number = next(self._started)
+            seed = [self._fleet_seed, worker, number]
+            process = self._start_process(WorkerTask(worker, task, os.getpid(), seed), theirs, number)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
         return process, ours
+
+    def _start_process(self, task: WorkerTask, connection: Connection, number: int) -> BaseProcess:
+        try:
+            if self._fresh is not None:
+                return self._fresh.start(_name(task), self._daemon, dumps_by_value(task), connection)
+            if self._copy is not None and number >= self._num_first:
+                bare = replace(task, shard=replace(task.shard, env_fns=()))
+                return self._copy.start(_name(task), self._daemon, dumps_by_value(bare), connection)
+        except ForkServerError as error:
+            self.end()
+            if has_threads():
+                _warn_of_threads(f"workers can no longer be forked elsewhere ({error})")
+        return _start(self._context, task, connection, self._daemon)
+
+    def end(self) -> None:
+        """No more will be started."""
+        servers, self._fresh, self._copy = (self._fresh, self._copy), None, None
+        for server in servers:
+            if server is not None:
+                server.end()
+
+
+def _name(task: WorkerTask) -> str:
+    return f"envfleet-worker-{task.worker}"
+
+
+def _warn_of_threads(why: str) -> None:
+    warnings.warn(
+        f"This program has threads, and {why}. Workers are copies of it without these threads: an environment that "
+        "uses torch, JAX, OpenMP or a lock may wait for them for ever. Make the fleet before there are threads, or "
+        'with context="forkserver" or "spawn".',
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _cannot_start(worker: int, error: OSError) -> str:
@@ -91,64 +168,10 @@ def _cannot_start(worker: int, error: OSError) -> str:
 
 def _start(ctx: Any, task: WorkerTask, connection: Connection, daemon: bool) -> BaseProcess:
     target = _Inherited(task) if ctx.get_start_method() == "fork" else _Pickled(task)
-    process: BaseProcess = ctx.Process(
-        target=target, args=(connection,), name=f"envfleet-worker-{task.worker}", daemon=daemon
-    )
+    process: BaseProcess = ctx.Process(target=target, args=(connection,), name=_name(task), daemon=daemon)
     forked = isinstance(target, _Inherited)
-    with clear_mpi_env_vars(), nullcontext() if forked else _main_module_hidden():
+    with clear_mpi_env_vars(), forks_unreported() if forked else main_module_hidden():
         if ctx.get_start_method() == "forkserver":
             forkserver.ensure_running()  # not below, or it would bequeath what is blocked there to all it ever starts
-        with _a_pipe(), _a_pipe():
-            pass  # multiprocessing takes two, and would forget the first if there were no second
-        with _ctrl_c_kept_from_children():
-            process.start()
+        start_quietly(process)
     return process
-
-
-def _let_go_of_fork_server() -> None:
-    """In a worker that a fork server started: it does not keep the fork server alive.
-
-    Which ends when the last process does that holds its pipe, and with its end wakes workers that are stopped, see
-    cpp/engine/watchdog.h: no stopped worker may hold it. Workers never start processes by this fork server.
-    """
-    server: Any = getattr(forkserver, "_forkserver", None)
-    if forkserver.get_inherited_fds() is not None and server._forkserver_alive_fd is not None:
-        os.close(server._forkserver_alive_fd)
-        server._forkserver_alive_fd = None
-
-
-@contextmanager
-def _a_pipe() -> Iterator[None]:
-    ends = os.pipe()
-    try:
-        yield
-    finally:
-        for end in ends:
-            os.close(end)
-
-
-@contextmanager
-def _ctrl_c_kept_from_children() -> Iterator[None]:
-    """A terminal sends Ctrl-C to workers too: those that do not ignore it yet would each print a traceback."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Keeps spawn and forkserver from running the user's script again in every worker.
-
-    They import the main module so that pickle finds what it defines; that is what forces the
-    ``if __name__ == "__main__"`` guard on users. We need no such import, since cloudpickle carries what the
-    main module defines by value.
-    """
-    with _one_at_a_time:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main

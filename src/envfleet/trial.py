@@ -1,0 +1,130 @@
+"""Measures an unknown environment in a process of its own, where it can do no harm."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.process import BaseProcess
+from typing import Any, final
+
+from envfleet import _core
+from envfleet.plan import StepCost, measure_step
+from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.process.starting import main_module_hidden, start_quietly
+from envfleet.vector.process.threads import forks_unreported, has_threads
+from envfleet.vector.share import EnvFn
+
+TIME_LIMIT = 20.0
+"""Seconds; one that takes longer to be made and to take a few steps is slow enough for a process of its own."""
+
+_GRACE = 1.0
+
+
+@final
+class TrialRaisedError(Exception):
+    """The environment raised, or could not be sent to a process of its own; the text says what."""
+
+
+@final
+class TrialLostError(Exception):
+    """The environment ended or hung the process it was measured in; the text is the rest of a sentence about it."""
+
+
+def measure_apart(env_fn: EnvFn) -> StepCost:
+    """What ``measure_step`` finds, in a process that may crash, end or hang without harm to this one.
+
+    It is a copy of this process if that has no threads, which an environment might wait for in vain; else it is a new
+    one, to which the function is sent.
+    """
+    ours, theirs = Pipe()
+    try:
+        try:
+            process = _start(env_fn, theirs)
+        finally:
+            theirs.close()
+        try:
+            return _result(process, ours)
+        finally:
+            _end(process)
+    finally:
+        ours.close()
+
+
+def _start(env_fn: EnvFn, connection: Connection) -> BaseProcess:
+    if multiprocessing.current_process().daemon:
+        raise TrialRaisedError("this process is a daemon of multiprocessing, which can have no children")
+    forked = not has_threads()
+    target: Callable[[Connection, int], None] = _Trial(env_fn) if forked else _pickled(env_fn)
+    context: Any = multiprocessing.get_context("fork" if forked else "spawn")
+    process: BaseProcess = context.Process(target=target, args=(connection, os.getpid()), name="envfleet-trial")
+    with forks_unreported() if forked else main_module_hidden():
+        start_quietly(process)
+    return process
+
+
+def _result(process: BaseProcess, connection: Connection) -> StepCost:
+    deadline = time.monotonic() + TIME_LIMIT
+    while not connection.poll(0.05):
+        if not process.is_alive() and not connection.poll(0):
+            break  # a child of the environment's may hold the other end
+        if time.monotonic() > deadline:
+            raise TrialLostError(f"had not taken a few steps after {TIME_LIMIT:g} s")
+    try:
+        result = connection.recv()
+    except (EOFError, OSError):
+        process.join(_GRACE)
+        raise TrialLostError(f"ended its process (exit code {process.exitcode})") from None
+    if isinstance(result, StepCost):
+        return result
+    raise TrialRaisedError(result)
+
+
+def _end(process: BaseProcess) -> None:
+    process.join(_GRACE)
+    if process.is_alive():
+        process.kill()
+    process.join()
+    process.close()
+
+
+def _pickled(env_fn: EnvFn) -> _PickledTrial:
+    try:
+        return _PickledTrial(dumps_by_value(env_fn))
+    except Exception as error:
+        raise TrialRaisedError(
+            f"this program has threads, and to a process without it cannot be sent: {type(error).__name__}: {error}"
+        ) from error
+
+
+@final
+class _Trial:
+    def __init__(self, env_fn: EnvFn) -> None:
+        self._env_fn = env_fn
+
+    def __call__(self, connection: Connection, caller_pid: int) -> None:
+        _tell(connection, caller_pid, lambda: self._env_fn)
+
+
+@final
+class _PickledTrial:
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+
+    def __call__(self, connection: Connection, caller_pid: int) -> None:
+        _tell(connection, caller_pid, lambda: pickle.loads(self._payload))
+
+
+def _tell(connection: Connection, caller_pid: int, get: Callable[[], EnvFn]) -> None:
+    _core.exit_with_process(caller_pid)
+    pid = os.getpid()
+    try:
+        result: StepCost | str = measure_step(get())
+    except Exception as error:
+        result = f"{type(error).__name__}: {error}"
+    if os.getpid() != pid:
+        os._exit(1)  # a copy that the environment has forked
+    connection.send(result)

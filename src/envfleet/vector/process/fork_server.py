@@ -1,0 +1,264 @@
+"""A process without threads that forks workers, however many threads the caller has got meanwhile.
+
+A worker that it starts is the caller's own child: it is forked twice, the one in between ends, and the kernel gives
+whoever has lost its parent to the nearest ancestor that asks for orphans, which the caller does for that moment. So
+the caller learns exit codes as of any other child, and workers know when their parent ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import popen_fork, reduction
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from typing import Any, TypeAlias, final
+
+from envfleet.vector.process.threads import forks_unreported
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
+
+_LOOK_INTERVAL = 1.0
+"""Seconds after which it looks whether the caller lives, where the kernel does not tell."""
+
+Run: TypeAlias = Callable[[bytes, Connection], None]
+"""What a worker does with what it was sent, and with its connection to the caller."""
+
+
+@final
+class ForkServerError(Exception):
+    """The fork server is gone, or the kernel does not hand its workers over."""
+
+
+@final
+class ForkServer:
+    """The caller's side of a fork server.
+
+    Args:
+        channel: The connection to it.
+        end: Ends it.
+    """
+
+    def __init__(self, channel: Connection, end: Callable[[], None]) -> None:
+        self._channel, self._end = channel, end
+
+    @classmethod
+    def forked(cls, run: Run) -> ForkServer:
+        """One that is a copy of this process, which should have no threads; what it inherits its workers inherit."""
+        caller_pid = os.getpid()
+        ours, theirs = Pipe()
+        try:
+            with forks_unreported():
+                pid = os.fork()
+            if pid == 0:
+                try:
+                    ours.close()
+                    serve(theirs, run, caller_pid)
+                finally:
+                    os._exit(1)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+
+        def end() -> None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+        return cls(ours, end)
+
+    def start(self, name: str, daemon: bool, payload: bytes, connection: Connection) -> BaseProcess:
+        """Has a worker forked that runs ``run(payload, connection)``; a ForkServerError says that this cannot be."""
+        process = Adopted(name, daemon, lambda end: self._start(name, daemon, payload, connection, end))
+        process.start()
+        return process
+
+    def _start(self, name: str, daemon: bool, payload: bytes, connection: Connection, end: int) -> int:
+        with _orphans_adopted():
+            try:
+                self._channel.send((name, daemon))
+                self._channel.send_bytes(payload)
+                for descriptor in connection.fileno(), end:
+                    reduction.send_handle(self._channel, descriptor, None)
+                pid, error = self._channel.recv()
+            except (EOFError, BrokenPipeError, ConnectionResetError) as gone:
+                raise ForkServerError("it is gone") from gone
+        if error is not None:
+            raise OSError(*error)
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            os.kill(pid, signal.SIGKILL)
+            raise ForkServerError("the kernel does not hand over its workers") from None
+        return int(pid)
+
+    def end(self) -> None:
+        """Ends it, not its workers."""
+        self._channel.close()
+        self._end()
+
+
+@final
+class Adopted(BaseProcess):
+    """A worker that a fork server started, as multiprocessing shows its processes.
+
+    Args:
+        name: Its name.
+        daemon: Whether it may have no children, and is ended with us.
+        start: Given the descriptor that is to be open for as long as the worker lives, has it started and returns its
+            pid.
+    """
+
+    _start_method = "fork"
+
+    def __init__(self, name: str, daemon: bool, start: Callable[[int], int]) -> None:
+        super().__init__(name=name, daemon=daemon)
+        self.launch: Callable[[int], int] | None = start
+
+    @staticmethod
+    def _Popen(process: Adopted) -> _Popen:  # noqa: N802  multiprocessing's name
+        return _Popen(process)
+
+
+@final
+class _Popen(popen_fork.Popen):
+    def _launch(self, process: Any) -> None:
+        sentinel, end = os.pipe()
+        try:
+            self.pid = process.launch(end)
+        except BaseException:
+            os.close(sentinel)
+            raise
+        finally:
+            os.close(end)
+            process.launch = None  # it holds on to what only a start needs
+        self.sentinel = sentinel
+        self.finalizer = Finalize(self, os.close, (sentinel,))
+
+
+@contextmanager
+def _orphans_adopted() -> Iterator[None]:
+    """For so long, descendants whose parents end become children of this process."""
+    before = ctypes.c_int()
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
+    if not _prctl(_PR_SET_CHILD_SUBREAPER, 1):
+        raise ForkServerError("the kernel does not hand over its workers")
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+def _prctl(option: int, value: int) -> bool:
+    return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+
+
+# -- the fork server itself -------------------------------------------------------------------------------
+
+
+def serve(channel: Connection, run: Run, caller_pid: int) -> None:
+    """Forks workers as it is asked to, until the caller ends it, or is gone."""
+    gc.freeze()  # what was inherited is not ours to finalize
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or the kernel might forget those in between
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # one that is stopped must see that its parent has ended
+    caller = _open_process(caller_pid)
+    while _has_request(channel, caller, caller_pid):
+        try:
+            name, daemon = channel.recv()
+            payload = channel.recv_bytes()
+            ours, end = reduction.recv_handle(channel), reduction.recv_handle(channel)
+        except (EOFError, OSError):
+            return
+
+        def target() -> None:
+            channel.close()
+            signal.signal(signal.SIGCHLD, on_child)
+            run(payload, Connection(ours))  # noqa: B023  it runs in a copy of this very moment
+
+        channel.send(_fork_twice(partial(_run_worker, name, daemon, target, caller, caller_pid)))
+        os.close(ours)
+        os.close(end)  # now only the worker has it
+
+
+def _open_process(pid: int) -> int | None:
+    """What can be waited for until a process ends; None where the kernel has no such thing, or forbids it."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        os._exit(1)
+    except (AttributeError, OSError):
+        return None
+
+
+def _has_request(channel: Connection, caller: int | None, caller_pid: int) -> bool:
+    """Waits; False when the caller is gone."""
+    if caller is not None:
+        return channel in wait([channel, caller])
+    while not channel.poll(_LOOK_INTERVAL):
+        if os.getppid() != caller_pid:
+            return False
+    return True
+
+
+def _fork_twice(work: Callable[[], int]) -> tuple[int, tuple[int, str] | None]:
+    """The pid of a process that does the work and has lost its parent; or 0, and why there is none."""
+    told, telling = os.pipe()
+    try:
+        between = os.fork()
+        if between == 0:
+            try:
+                os.close(told)
+                _fork_once(work, telling)
+            finally:
+                os._exit(0)
+        os.close(telling)
+        telling = -1
+        os.waitpid(between, 0)
+        answer = os.read(told, 1 << 10)
+    except OSError as error:
+        return 0, (error.errno or 0, error.strerror or "")
+    finally:
+        os.close(told)
+        if telling != -1:
+            os.close(telling)
+    pid, why_not = pickle.loads(answer)
+    return pid, why_not
+
+
+def _fork_once(work: Callable[[], int], telling: int) -> None:
+    between = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.write(telling, pickle.dumps((0, (error.errno, error.strerror))))
+        return
+    if pid != 0:
+        os.write(telling, pickle.dumps((pid, None)))
+        return
+    code = 1
+    try:
+        os.close(telling)
+        while os.getppid() == between:
+            time.sleep(1e-4)  # it is about to end
+        code = work()
+    finally:
+        os._exit(code)
+
+
+def _run_worker(name: str, daemon: bool, target: Callable[[], None], caller: int | None, caller_pid: int) -> int:
+    """Runs the target as multiprocessing runs that of a process which the caller has forked."""
+    process: Any = multiprocessing.get_context("fork").Process(target=target, name=name, daemon=daemon)
+    process._parent_pid = caller_pid
+    return int(process._bootstrap(parent_sentinel=caller))
