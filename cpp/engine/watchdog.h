@@ -15,22 +15,32 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
 #include <thread>
 
 namespace envfleet {
+
+// Where the kernel has no pidfds, or a sandbox forbids them: looks now and then whether `pid`
+// lives. A child of `pid` sees its end by having another parent; anybody else by there being no
+// such pid.
+inline void look_until_gone(int pid, bool is_parent) {
+    while (is_parent ? getppid() == pid : kill(pid, 0) == 0 || errno == EPERM) {
+        poll(nullptr, 0, 500);
+    }
+}
 
 // To be called by the main thread: the kernel forgets what another asked for when that one ends.
 inline void exit_with_process(int pid) {
     prctl(PR_SET_PDEATHSIG, SIGCONT);
     const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (pidfd == -1) {
-        if (errno == ESRCH) _exit(1);
-        throw std::system_error(errno, std::generic_category(), "pidfd_open");
-    }
-    std::thread([pidfd] {
-        pollfd watched{pidfd, POLLIN, 0};
-        while (poll(&watched, 1, -1) == -1 && errno == EINTR) {
+    if (pidfd == -1 && errno == ESRCH) _exit(1);
+    const bool is_parent = getppid() == pid;
+    std::thread([pid, pidfd, is_parent] {
+        if (pidfd == -1) {
+            look_until_gone(pid, is_parent);
+        } else {
+            pollfd watched{pidfd, POLLIN, 0};
+            while (poll(&watched, 1, -1) == -1 && errno == EINTR) {
+            }
         }
         _exit(1);
     }).detach();

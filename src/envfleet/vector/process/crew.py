@@ -22,8 +22,8 @@ from envfleet.vector.process.line import Line, ready_lines
 from envfleet.vector.share import ShardTask
 
 _KILL_GRACE = 1.0
-_PUSH_INTERVAL = 0.01
-"""Seconds after which a worker that is to end is told more of what an interruption left unsaid."""
+_LOOK_INTERVAL = 0.01
+"""Seconds after which it is looked whether a worker that is to end has ended, or can be told what was left unsaid."""
 
 _started: WeakSet[BaseProcess] = WeakSet()
 
@@ -171,7 +171,7 @@ class Crew:
     def lost(self, worker: int) -> LostWorker:
         """What to raise of a worker that is gone."""
         process = self.processes[worker]
-        process.join(_KILL_GRACE)
+        _await_end(process, _KILL_GRACE)
         return LostWorker(worker, _cause(process.exitcode))
 
     # -- ending ---------------------------------------------------------------------------------------
@@ -188,14 +188,15 @@ class Crew:
         open_lines = dict(zip(self._lines, self.processes, strict=True))
         while open_lines and (left := deadline - time.monotonic()) > 0:
             ends = [process.sentinel for process in open_lines.values()]
-            wait([*(line.fileno() for line in open_lines), *ends], left if self.all_sent else min(left, _PUSH_INTERVAL))
+            # Not for long: a child that an environment has left behind may hold what would tell of the worker's end.
+            wait([*(line.fileno() for line in open_lines), *ends], min(left, _LOOK_INTERVAL))
             self.deliver(range(len(self)), 0.0)
             for line, process in list(open_lines.items()):
                 ended = not process.is_alive()  # asked before reading: what it said last is read below
                 if not _read_failures(line, failures) or ended:
                     del open_lines[line]
         for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
+            _await_end(process, deadline - time.monotonic())
         return failures
 
     def kill(self) -> None:
@@ -205,10 +206,26 @@ class Crew:
                 if process.is_alive():
                     process.kill()
             for process in self.processes:
-                process.join(_KILL_GRACE)
+                _await_end(process, _KILL_GRACE)
             for line in self._lines:
                 line.close()
+            for process in self.processes:
+                _let_go(process)
             self._launcher.end()
+
+
+def _await_end(process: BaseProcess, timeout: float) -> None:
+    """Waits at most so many seconds; ``join`` would wait for children that the process has left behind, too."""
+    deadline = time.monotonic() + timeout
+    while process.is_alive() and (left := deadline - time.monotonic()) > 0:
+        wait([process.sentinel], min(left, _LOOK_INTERVAL))
+
+
+def _let_go(process: BaseProcess) -> None:
+    """Closes the descriptors of a process that has ended; unlike after its ``close()`` one can still ask how it did."""
+    finalizer = getattr(getattr(process, "_popen", None), "finalizer", None)
+    if finalizer is not None and not process.is_alive():
+        finalizer()
 
 
 def _read_failures(line: Line, failures: list[Failure]) -> bool:

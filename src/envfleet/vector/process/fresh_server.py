@@ -6,6 +6,7 @@ import multiprocessing.process
 import os
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import gymnasium
 from gymnasium.vector.utils import clear_mpi_env_vars
 
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.failures import Failure
+from envfleet.vector.parcels import dump_failure, dumps_by_value
 from envfleet.vector.process.fork_server import ForkServer, serve
+from envfleet.vector.process.sent_task import load_task, present_folder
 from envfleet.vector.process.starting import main_module_hidden, start_quietly
 from envfleet.vector.process.threads import has_threads
 from envfleet.vector.process.worker import worker_main
@@ -26,7 +29,7 @@ _READY_WITHIN = 120.0
 
 def fresh_fork_server(env_fns: Sequence[Sequence[EnvFn]]) -> ForkServer:
     """One that runs ``run_pickled`` in its workers; raises if it cannot have what these functions need."""
-    registered = dumps_by_value(_registered_here())
+    registered = dumps_by_value((present_folder(), _registered_here()))
     needed = dumps_by_value(env_fns)
     server, has_threads = _start(registered, needed)
     if has_threads:  # modules that start some when they are imported: each worker imports them for itself
@@ -98,13 +101,20 @@ def _is_portable(spec: Any) -> bool:
 
 def run_pickled(payload: bytes, connection: Connection) -> None:
     """The whole life of a worker that was sent its task."""
-    worker_main(pickle.loads(payload), connection)
+    task = load_task(payload)
+    if isinstance(task, Failure):
+        connection.send_bytes(dump_failure(task))
+        return
+    worker_main(task, connection)
 
 
 def _serve(channel: Connection, caller_pid: int) -> None:
     error = None
     try:
-        for name, spec in pickle.loads(channel.recv_bytes()).items():
+        folder, registered = pickle.loads(channel.recv_bytes())
+        with suppress(OSError):
+            os.chdir(folder)
+        for name, spec in registered.items():
             gymnasium.registry.setdefault(name, spec)
         needed = channel.recv_bytes()
         if needed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -22,6 +23,7 @@ from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process.block import OUT_OF_DESCRIPTORS, descriptors_text
 from envfleet.vector.process.fork_server import ForkServer, ForkServerError
 from envfleet.vector.process.fresh_server import fresh_fork_server, run_pickled
+from envfleet.vector.process.sent_task import dump_task
 from envfleet.vector.process.starting import (
     ctrl_c_kept_from_children,
     let_go_of_fork_server,
@@ -38,7 +40,7 @@ class _Pickled:
     """A task that survives the way into a process that did not inherit our memory."""
 
     def __init__(self, task: WorkerTask) -> None:
-        self._bytes = dumps_by_value(task)
+        self._bytes = dump_task(task)
 
     def __call__(self, connection: Connection) -> None:
         let_go_of_fork_server()
@@ -128,7 +130,7 @@ class Launcher:
     def _start_process(self, task: WorkerTask, connection: Connection, number: int) -> BaseProcess:
         try:
             if self._fresh is not None:
-                return self._fresh.start(_name(task), self._daemon, dumps_by_value(task), connection)
+                return self._fresh.start(_name(task), self._daemon, dump_task(task), connection)
             if self._copy is not None and number >= self._num_first:
                 bare = replace(task, shard=replace(task.shard, env_fns=()))
                 return self._copy.start(_name(task), self._daemon, dumps_by_value(bare), connection)
@@ -161,6 +163,11 @@ def _warn_of_threads(why: str) -> None:
 
 
 def _cannot_start(worker: int, error: OSError) -> str:
+    if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT):
+        return (
+            f"worker {worker} could not be started: a sandbox forbids a process, a pipe or a Unix socket, by which "
+            "the caller speaks to its workers. Use SyncVectorEnv, or NativeVectorEnv."
+        )
     if error.errno not in OUT_OF_DESCRIPTORS:
         return f"worker {worker} could not be started. Ask for fewer with num_workers."
     return f"worker {worker} could not be started. {descriptors_text()}"
