@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/batch.h"
+#include "bindings/exclusive.h"
 #include "bindings/gil.h"
 #include "bindings/memory.h"
 #include "bindings/rows.h"
@@ -35,6 +36,14 @@ template <typename Holder>
 PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Holder::traverse)},
                            {Py_tp_clear, reinterpret_cast<void*>(&Holder::clear)},
                            {0, nullptr}};
+
+PyMethodDef block_methods[] = {
+    {"__enter__", &envfleet::Exclusive::enter_block, METH_NOARGS, "Raises if somebody is inside."},
+    {"__exit__",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&envfleet::Exclusive::leave_block)),
+     METH_FASTCALL, "Raises if the fleet was closed meanwhile."},
+    {nullptr, nullptr, 0, nullptr}};
+PyType_Slot block_slots[] = {{Py_tp_methods, block_methods}, {0, nullptr}};
 
 using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -307,6 +316,19 @@ NB_MODULE(_core, m) {
         .def("run", &RowStepper::run, "row"_a,
              "Step the rows from this one on; the first that is not plain, with what it returned.")
         .def_prop_ro("row", &RowStepper::row, "The row that was stepped last.");
+
+    using envfleet::Exclusive;
+    nb::class_<Exclusive>(m, "Exclusive", nb::type_slots(block_slots), nb::is_weak_referenceable(),
+                          "Lets one thread at a time use a fleet.")
+        .def(nb::init<nb::object>(), "refuse"_a)
+        .def("begin_closing", &Exclusive::begin_closing,
+             "Nobody enters from now on; False if that was said before.")
+        .def("hand_over", &Exclusive::hand_over, "close"_a,
+             "Leave the closing to whoever is inside; False if nobody is.")
+        .def("settle", &Exclusive::settle, "Close, if that was left to whoever comes out.")
+        .def("check", &Exclusive::check, "Raise if whoever is inside is to leave.")
+        .def("forget_others", &Exclusive::forget_others, "To be called in a forked copy.")
+        .def_prop_ro("owner", &Exclusive::owner, "The thread inside, 0 for nobody.");
 
     using envfleet::Batch;
     nb::class_<Batch>(m, "Batch", nb::type_slots(collected<Batch>),

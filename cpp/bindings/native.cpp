@@ -144,6 +144,8 @@ NB_MODULE(_native, m) {
         .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")
         .def("quick_failure", &PyPool::quick_failure,
              "The same of the last step() or recv() that returned False.")
+        .def("share", &PyPool::share, "exclusive"_a,
+             "From now on step(), send() and recv() ask this one whether somebody is inside.")
         .def_rw("ready", &PyPool::ready, "Whether step() may step.")
         .def("rng_state", &PyPool::rng_state, "env"_a)
         .def("parameter_names", &PyPool::parameter_names)

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bindings/catalogue.h"
+#include "bindings/exclusive.h"
 #include "bindings/gil.h"
 #include "bindings/infos.h"
 #include "bindings/values.h"
@@ -158,7 +159,15 @@ class PyPool {
     PyPool(const PyPool&) = delete;
     PyPool& operator=(const PyPool&) = delete;
 
+    // Whoever asks for a quick step, send or recv enters here; others hold it while they call.
+    void share(nb::object exclusive) {
+        exclusive_ = nb::cast<Exclusive*>(exclusive);
+        shared_ = std::move(exclusive);
+    }
+
     nb::object step(nb::handle actions, bool copy) {
+        const Visit visit(*exclusive_);
+        if (!visit) return nb::none();
         const Use use(*this);
         const bool may = ready && pool_->rows_out() == 0 && !pool_->lacks_plans();
         const std::byte* data = may ? plain_actions(actions, everyone()) : nullptr;
@@ -170,6 +179,7 @@ class PyPool {
         std::array twins{rewards.twin, terminated.twin, truncated.twin, Twin{}};
         if (copies_only) twins.back() = only.emplace(arrays_.observations.front()).twin;
         run([&] { pool_->step(data, std::span(twins).first(copies_only ? 4 : 3)); });
+        if (exclusive_->is_told_to_leave()) return nb::none();
         if (fails(pool_->failure())) return nb::bool_(false);
         return nb::make_tuple(only ? only->column.object() : observations(copy),
                               rewards.column.object(), terminated.column.object(),
@@ -199,6 +209,8 @@ class PyPool {
     // Sends rows whose actions are just what is asked for; False, and nothing happens, if the call
     // needs a closer look.
     bool send(nb::handle actions, nb::handle env_ids) {
+        const Visit visit(*exclusive_);
+        if (!visit) return false;
         const Use use(*this);
         if (!ready || pool_->lacks_plans()) return false;
         const auto rows = plain_rows(env_ids);
@@ -219,11 +231,14 @@ class PyPool {
     // What VectorEnv.step returns, of the first that are done; None if the call needs a closer
     // look, False if an environment failed.
     nb::object recv(size_t most) {
+        const Visit visit(*exclusive_);
+        if (!visit) return nb::none();
         Use use(*this);
         const size_t count = std::min(most, pool_->rows_out());
         if (!ready || count == 0 || !arrays_.batch_observations.is_none()) return nb::none();
         nb::object received;
         if (receive_into(received, count, {}, use) != Wait::done) return nb::none();
+        if (exclusive_->is_told_to_leave()) return nb::none();
         const std::span<const int64_t> rows = *plain_rows(received);
         for (const int64_t row : rows) arrays_.out.data()[row] = std::byte{0};
         if (fails(pool_->failure_among(rows))) return nb::bool_(false);
@@ -265,16 +280,18 @@ class PyPool {
     // Waits for those at work and forgets all that was sent; returns those that take longer than so
     // many seconds and go on.
     std::vector<int64_t> recall(std::optional<double> timeout) {
-        const Nanoseconds deadline = deadline_in(timeout);
+        Nanoseconds deadline = deadline_in(timeout);
         ++recalls_;
         if (!wait_for_other_threads(deadline)) return all_rows();
         Use use(*this);
         gave_up_ = true;  // unless they come back
         for (;;) {
             bool done = false;
-            let_others_run([&] { done = pool_->recall(deadline); });
+            const Nanoseconds start = now();
+            let_others_run([&] { done = pool_->recall(next_look(deadline)); });
             if (done) break;
-            use.run_handlers();
+            look_around(use);
+            if (timeout) deadline += lost_since(start);
             if (now() < deadline) continue;
             if (auto rows = pool_->rows_under_way(); !rows.empty()) return rows;
         }
@@ -415,11 +432,12 @@ class PyPool {
     };
 
     [[noreturn]] static void raise_in_use() {
-        const nb::object type = nb::module_::import_("envfleet.errors").attr("FleetError");
-        PyErr_SetString(type.ptr(),
-                        "This fleet is in use by another thread, which has not come back from it "
-                        "yet. Nothing was done: give each thread a fleet of its own, or a lock to "
-                        "take turns.");
+        const nb::object type = nb::module_::import_("envfleet.errors").attr("FleetInUseError");
+        const nb::object error = type(
+            "This fleet is in use by another thread, which has not come back from it yet. Nothing "
+            "was done: give each thread a fleet of its own, or a lock to take turns.",
+            "step");
+        PyErr_SetObject(type.ptr(), error.ptr());
         throw nb::python_error();
     }
     void check_unused() const {
@@ -471,10 +489,10 @@ class PyPool {
         const uint64_t recalls = recalls_;
         for (;;) {
             bool done = false;
-            const auto work = [&] { done = pool_->receive(rows, deadline); };
+            const auto work = [&] { done = pool_->receive(rows, next_look(deadline)); };
             pool_->may_wait_for(count) ? let_others_run(work) : run(work);
             if (done) break;
-            use.run_handlers();
+            look_around(use);
             if (recalls_ != recalls || pool_->rows_out() < count) return Wait::recalled;
             if (now() >= deadline) return Wait::late;
         }
@@ -574,6 +592,23 @@ class PyPool {
         constexpr double many = 1e9;  // whoever waits for thirty years waits for ever
         if (!seconds || !(*seconds < many)) return forever;
         return now() + static_cast<Nanoseconds>(std::max(*seconds, 0.0) * 1e9);
+    }
+
+    // Whoever waits looks around so often: another thread may want to close the fleet.
+    static constexpr Nanoseconds look_interval = 50'000'000;
+
+    static Nanoseconds next_look(Nanoseconds deadline) {
+        return std::min(deadline, now() + look_interval);
+    }
+    // How long the program was stopped since it looked around last: a far longer gap tells. That is
+    // not the environments' time.
+    static Nanoseconds lost_since(Nanoseconds last_look) {
+        const Nanoseconds gap = now() - last_look;
+        return gap < 4 * look_interval ? 0 : gap - look_interval;
+    }
+    void look_around(Use& use) const {
+        use.run_handlers();
+        exclusive_->check();
     }
 
     size_t num_envs() const { return arrays_.rewards.rows(); }
@@ -743,6 +778,9 @@ class PyPool {
     std::unique_ptr<InfoColumns> infos_;
     std::unique_ptr<AnyPool> pool_;
     std::optional<Failure> quick_failure_;
+    Exclusive alone_{nb::none()};  // until it is shared
+    Exclusive* exclusive_ = &alone_;
+    nb::object shared_;
     bool gave_up_ = false;          // on rows that were recalled and did not come
     std::vector<uint8_t> at_work_;  // which rows were sent and not received
     bool is_used_ = false;          // by a call, of this thread:

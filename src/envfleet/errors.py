@@ -3,6 +3,7 @@
 ::
 
     FleetError
+    ├── FleetInUseError           another call of the fleet has not returned yet (also an AlreadyPendingCallError)
     ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
     └── WorkerError               something went wrong where the environments run
         ├── EnvRaisedError        an environment raised (also an instance of what it raised)
@@ -34,6 +35,7 @@ __all__ = [
     "CustomSpaceError",
     "EnvRaisedError",
     "FleetError",
+    "FleetInUseError",
     "InvalidActionError",
     "InvalidOutputError",
     "NoAsyncCallError",
@@ -46,6 +48,10 @@ __all__ = [
 
 class FleetError(Exception):
     """The root of envfleet's own errors."""
+
+
+class FleetInUseError(FleetError, AlreadyPendingCallError):
+    """Another call of the fleet has not returned yet, in another thread or below this one; nothing was done."""
 
 
 class InvalidActionError(FleetError, ValueError):

@@ -25,10 +25,6 @@ class NativeEnvError(RuntimeError):
     """A compiled environment threw an exception."""
 
 
-class RecalledError(Exception):
-    """What is waited for will not come: a signal handler, or another thread, has forgotten all work under way."""
-
-
 @final
 class NativeShard:
     """What ``Shard`` is for Python environments."""
@@ -119,8 +115,6 @@ class NativeShard:
         if self._unsent is not None:
             return np.empty(0, np.int64), [self._unsent]
         rows = self._pool.receive(count, timeout)
-        if rows is False:
-            raise RecalledError
         if rows is None:
             raise multiprocessing.TimeoutError(
                 f"Fewer than {count} environments were ready after {timeout} s. They are still at work: recv() again."

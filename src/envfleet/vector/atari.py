@@ -142,7 +142,7 @@ class AtariVectorEnv(FleetVectorEnv):
     def _recover(self) -> None:
         self._discard()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002  a step takes milliseconds
+    def _shut_down(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002  a step takes milliseconds
         self._discard()
         self._games.close()
         self._games, self._turn = None, None  # the threads end with the last reference

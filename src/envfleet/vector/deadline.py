@@ -1,4 +1,4 @@
-"""How long a wait may take altogether, though it is done in slices."""
+"""How long a wait may take altogether, though it is done in slices; and how long whoever waits was awake."""
 
 from __future__ import annotations
 
@@ -31,6 +31,29 @@ class Deadline:
             )
 
 
+@final
+class AwakeClock:
+    """Seconds in which whoever looks at it ran, to judge others by.
+
+    A program that was stopped (Ctrl-Z, a paused container) or had other things to do comes back to find much time
+    gone, in which others may have been stopped too. So a gap far longer than the ``interval`` at which it is looked at
+    counts as one interval.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._last = time.monotonic()
+        self._seconds = 0.0
+
+    def now(self) -> float:
+        """Seconds since it was made, as far as they count."""
+        now = time.monotonic()
+        gap, self._last = now - self._last, now
+        self._seconds += gap if gap < _FAR_LONGER * self._interval else self._interval
+        return self._seconds
+
+
+_FAR_LONGER = 4.0
 NEVER = Deadline(None)
 
 

@@ -16,14 +16,13 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
 from envfleet.episodes import StreamOrigin
-from envfleet.errors import NoAsyncCallError
 from envfleet.native import catalogue, snapshots
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.model import Model
 from envfleet.native.plans import EpisodePlans, PlannedEpisodes
-from envfleet.native.shard import NativeShard, RecalledError
+from envfleet.native.shard import NativeShard
 from envfleet.vector import arguments
 from envfleet.vector.cores import usable_cores
 from envfleet.vector.fleet_buffers import Rows
@@ -35,7 +34,6 @@ from envfleet.vector.vector_env import FleetVectorEnv, Indices, Options, Seed, S
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
 _NOTHING = StepOrder()
-_CLOSE_TIMEOUT = 5.0
 
 
 @final
@@ -126,6 +124,7 @@ class NativeVectorEnv(FleetVectorEnv):
         self._plans = plans
         redrawn = None if plans is None else plans.randomize
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=False, redrawn=redrawn)
+        self._pool.share(self._exclusive)
         self._finished, self._out = buffers.finished, buffers.out
         self._needs_reset = "The environments have not been reset yet."
         self.plan = f"native: {self._kind} is compiled" + ("." if kind.title else " and gives Gymnasium's numbers.")
@@ -153,22 +152,19 @@ class NativeVectorEnv(FleetVectorEnv):
             self._pool.check_options(per_env)
         return super()._reset_order(call, seed, options)
 
-    def reset_wait(self, timeout: float | None = None) -> tuple[Any, Info]:
-        """As in :class:`FleetVectorEnv`."""
-        result = super().reset_wait(timeout)
+    def _collect_reset(self, timeout: float | None) -> tuple[Any, Info]:
+        result = super()._collect_reset(timeout)
         self._pool.ready = True
         return result
 
-    def step_wait(self, timeout: float | None = None) -> StepResult:
-        """As in :class:`FleetVectorEnv`."""
-        result = super().step_wait(timeout)
+    def _collect_step(self, timeout: float | None) -> StepResult:
+        result = super()._collect_step(timeout)
         self._pool.ready = True
         return result
 
-    def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
-        """As in :class:`FleetVectorEnv`."""
+    def _collect_call(self, timeout: float | None) -> tuple[Any, ...]:
         try:
-            return super().call_wait(timeout)
+            return super()._collect_call(timeout)
         finally:
             self._pool.ready = self._needs_reset is None and self._pending is None and not self.closed
 
@@ -186,48 +182,43 @@ class NativeVectorEnv(FleetVectorEnv):
         """As in :class:`FleetVectorEnv`. Instead of waiting the caller steps environments too: no timeout ends that."""
         result = self._quick_recv() if timeout is None else None
         if result is None:
-            self._pool.ready = False
-            result = self._slow_recv(timeout)
-            self._pool.ready = True
+            result = super().recv(timeout)
         if result is False:
             self._raise_quick_failure()
         return result  # type: ignore[return-value]
 
-    def _slow_recv(self, timeout: float | None) -> StepResult:
-        try:
-            return super().recv(timeout)
-        except RecalledError:
-            self._check_open()
-            raise NoAsyncCallError(
-                "recv() waited for environments that reset() has recalled meanwhile, in a signal handler or another "
-                "thread: no result will come. The fleet is as that reset() left it.",
-                "recv",
-            ) from None
+    def _collect_some(self, timeout: float | None) -> StepResult:
+        self._pool.ready = False
+        result = super()._collect_some(timeout)
+        self._pool.ready = True
+        return result
 
     def _quick_recv(self) -> tuple[Any, ...] | Literal[False] | None:
         try:
             return self._pool.recv(self.batch_size)
         except BaseException as error:
             self._give_up("step", error)
+            self._exclusive.settle()  # a signal handler may have closed the fleet
             raise
 
     def _give_up(self, name: str, error: BaseException) -> None:
         self._pool.ready = False
-        if not isinstance(error, RecalledError):  # else whoever recalled it has said what comes next
-            super()._give_up(name, error)
+        super()._give_up(name, error)
 
     def get_state(self, index: int) -> EnvState:
         """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.
 
         Where parameters are drawn anew for every episode, those of this one and of all that follow are part of it.
         """
-        self._check_idle("get_state")
-        (env,) = arguments.env_indices(index, self.num_envs)
-        try:
-            state = self._pool.snapshot(env)
-        except RuntimeError as error:
-            raise RuntimeError(f"Environment {env} of {self._kind} cannot be kept: {error}") from None
-        return EnvState(self._kind, snapshots.packed(self._identity, state), self._plans and self._plans.snapshot(env))
+        with self._exclusive:
+            self._check_idle("get_state")
+            (env,) = arguments.env_indices(index, self.num_envs)
+            try:
+                state = self._pool.snapshot(env)
+            except RuntimeError as error:
+                raise RuntimeError(f"Environment {env} of {self._kind} cannot be kept: {error}") from None
+            data = snapshots.packed(self._identity, state)
+            return EnvState(self._kind, data, self._plans and self._plans.snapshot(env))
 
     def set_state(self, index: int, state: EnvState) -> Any:
         """Puts environment ``index`` back into a state, of this fleet or another of the same kind.
@@ -240,6 +231,10 @@ class NativeVectorEnv(FleetVectorEnv):
             SnapshotError: It is damaged, of another version, or of an environment with other spaces; a ValueError.
                 Nothing was changed.
         """
+        with self._exclusive:
+            return self._set_state(index, state)
+
+    def _set_state(self, index: int, state: EnvState) -> Any:
         self._check_idle("set_state")
         (env,) = arguments.env_indices(index, self.num_envs)
         if not isinstance(state, EnvState) or not isinstance(state.data, bytes) or state.kind != self._kind:
@@ -287,8 +282,8 @@ class NativeVectorEnv(FleetVectorEnv):
     def _recover(self) -> None:
         self._discard()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
-        patience = 0.0 if terminate else _CLOSE_TIMEOUT if timeout is None else float(timeout)
+    def _shut_down(self, timeout: float, terminate: bool) -> None:
+        patience = 0.0 if terminate else timeout
         try:
             stuck = self._shard.recall(patience)
         finally:

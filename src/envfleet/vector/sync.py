@@ -132,7 +132,7 @@ class SyncVectorEnv(FleetVectorEnv):
     def _recover(self) -> None:
         self._queue.clear()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:  # noqa: ARG002
+    def _shut_down(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002
         warn_of_close(self._shard.close())
 
     def _worker_of(self, env_index: int) -> None:  # noqa: ARG002

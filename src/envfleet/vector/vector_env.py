@@ -7,9 +7,11 @@ shards to work, ``_finish(timeout)`` waits for them. Everything users can see is
 from __future__ import annotations
 
 import multiprocessing
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -29,6 +31,7 @@ from envfleet.errors import (
 from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
 from envfleet.vector.buffers import LayoutError
+from envfleet.vector.exclusive import LEAST_PATIENCE, close_when_free, exclusive_for, wait_for_others
 from envfleet.vector.failures import as_error
 from envfleet.vector.fleet_buffers import Buffers, Rows
 from envfleet.vector.infos import Info
@@ -45,6 +48,8 @@ StepResult: TypeAlias = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_
 
 _PLAIN_STEP = StepOrder()
 _RESERVED_CALLS = ("reset", "step", "close")
+CLOSE_TIMEOUT = 5.0
+"""Seconds that close() waits, unless it is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     Shapes: with ``n = num_envs``, observations are ``(n, *shape)`` arrays (or dicts and tuples of them),
     rewards float64 ``(n,)``, terminated and truncated bool ``(n,)``.
+
+    One thread at a time may use it; a call that meets another one raises FleetInUseError. Only ``close`` may be called
+    at any time, from anywhere.
 
     Attributes:
         plan: One sentence: what runs the environments, and why.
@@ -95,6 +103,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         self.autoreset_mode = spaces.autoreset_mode
         self.copy = copy
         self.batch_size = arguments.checked_batch_size(batch_size, self.num_envs)
+        self._exclusive = exclusive_for(type(self).__name__)
         self._restarts = restarts
         self._redrawn = redrawn
         self._out = np.zeros(self.num_envs, np.bool_)
@@ -152,8 +161,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         """Waits for work that was begun and never finished, and forgets it."""
 
     @abstractmethod
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
+    def _shut_down(self, timeout: float, terminate: bool) -> None:
         """Ends everything that runs; never raises, takes a bounded time."""
+
+    def _cut_short(self) -> None:
+        """Ends, from another thread, what the thread that uses the fleet waits for; it will shut down itself."""
 
     @abstractmethod
     def _worker_of(self, env_index: int) -> int | None:
@@ -172,12 +184,14 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         Returns:
             Batched observations and infos.
         """
-        self._start("reset", self._reset_order("reset", seed, options), waited_for=True)
-        return self.reset_wait()
+        with self._exclusive:
+            self._start("reset", self._reset_order("reset", seed, options), waited_for=True)
+            return self._collect_reset(None)
 
     def reset_async(self, seed: Seed = None, options: Options = None) -> None:
         """Starts a reset; :meth:`reset_wait` collects it. Arguments as for :meth:`reset`."""
-        self._start("reset", self._reset_order("reset_async", seed, options))
+        with self._exclusive:
+            self._start("reset", self._reset_order("reset_async", seed, options))
 
     def _reset_order(self, call: str, seed: Seed, options: Options) -> ResetOrder:
         """Checks a reset's arguments; only then revives the fleet, if need be, and forgets tickets under way.
@@ -201,6 +215,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def reset_wait(self, timeout: float | None = None) -> tuple[Any, Info]:
         """Waits at most ``timeout`` seconds for the reset under way and returns what :meth:`reset` does."""
+        with self._exclusive:
+            return self._collect_reset(timeout)
+
+    def _collect_reset(self, timeout: float | None) -> tuple[Any, Info]:
         pending, reports = self._collect("reset", timeout)
         assert isinstance(pending.order, ResetOrder)
         self._needs_reset = None
@@ -222,14 +240,15 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         Returns:
             Observations, rewards (float64), terminateds, truncateds (bool), infos.
         """
-        calm, self._calm = self._calm, False
-        if calm and self._batch is not None and self._batch.put(actions):
-            return self._step_again(self._batch)
-        if not calm:
-            self._check_idle("step")
-            self._check_may_step()
-        self._start("step", self._step_order(actions), waited_for=True)
-        return self.step_wait()
+        with self._exclusive:
+            calm, self._calm = self._calm, False
+            if calm and self._batch is not None and self._batch.put(actions):
+                return self._step_again(self._batch)
+            if not calm:
+                self._check_idle("step")
+                self._check_may_step()
+            self._start("step", self._step_order(actions), waited_for=True)
+            return self._collect_step(None)
 
     def _step_again(self, batch: _core.Batch) -> StepResult:
         """What ``step`` does after one that went well, with actions that are stored already: nothing is left to check.
@@ -259,9 +278,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def step_async(self, actions: Any) -> None:
         """Starts a step; :meth:`step_wait` collects it. Refused actions change nothing."""
-        self._check_idle("step_async")
-        self._check_may_step()
-        self._start("step", self._step_order(actions))
+        with self._exclusive:
+            self._check_idle("step_async")
+            self._check_may_step()
+            self._start("step", self._step_order(actions))
 
     def _step_order(self, actions: Any) -> StepOrder:
         loose_actions = self._checked_actions(actions)
@@ -294,6 +314,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
         When the time runs out a ``multiprocessing.TimeoutError`` is raised and the step stays under way:
         call ``step_wait`` again to collect it.
         """
+        with self._exclusive:
+            return self._collect_step(timeout)
+
+    def _collect_step(self, timeout: float | None) -> StepResult:
         _, reports = self._collect("step", timeout)
         buffers = self._buffers
         self._raise_first_failure("step", reports)
@@ -313,12 +337,13 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def async_reset(self, *, seed: Seed = None, options: Options = None) -> None:
         """Starts a reset of all environments whose results ``recv`` gives as they come. Arguments as for ``reset``."""
-        order = self._reset_order("async_reset", seed, options)
-        if not order.mask.all():
-            raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
-        send = self._resets(order)
-        self._needs_reset = None
-        self._send_tickets(np.arange(self.num_envs), send)
+        with self._exclusive:
+            order = self._reset_order("async_reset", seed, options)
+            if not order.mask.all():
+                raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
+            send = self._resets(order)
+            self._needs_reset = None
+            self._send_tickets(np.arange(self.num_envs), send)
 
     def send(self, actions: Any, env_ids: Indices = None) -> None:
         """Has some environments stepped, and returns at once; ``recv`` gives the results as they come.
@@ -328,6 +353,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             env_ids: Which environments, in the order of the actions; by default all. Each must be idle: reset, or
                 given back by ``recv``.
         """
+        with self._exclusive:
+            self._send(actions, env_ids)
+
+    def _send(self, actions: Any, env_ids: Indices) -> None:
         self._check_idle("send", tickets_may_be_out=True)
         rows = arguments.env_rows(env_ids, self.num_envs)
         self._check_may_step(rows)
@@ -346,6 +375,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             Observations, rewards, terminateds, truncateds, infos as ``step`` does, of k environments instead of all;
             ``infos["env_id"]``, int64 (k,), tells which. Those reset by ``async_reset`` have reward 0.
         """
+        with self._exclusive:
+            return self._collect_some(timeout)
+
+    def _collect_some(self, timeout: float | None) -> StepResult:
         self._check_open()
         if self._lost is not None:
             raise self._lost.with_traceback(None)
@@ -406,15 +439,17 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
         An error in one environment is raised after all were asked and leaves the fleet usable.
         """
-        asked = self._check_call("call", name, indices)
-        order = CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs))
-        self._start("call", order, asked, waited_for=True)
-        return self.call_wait()
+        with self._exclusive:
+            asked = self._check_call("call", name, indices)
+            order = CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs))
+            self._start("call", order, asked, waited_for=True)
+            return self._collect_call(None)
 
     def call_async(self, name: str, /, *args: Any, indices: Indices = None, **kwargs: Any) -> None:
         """Starts a call; :meth:`call_wait` collects it."""
-        asked = self._check_call("call_async", name, indices)
-        self._start("call", CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs)), asked)
+        with self._exclusive:
+            asked = self._check_call("call_async", name, indices)
+            self._start("call", CallOrder(name, args, kwargs, arguments.mask_of(asked, self.num_envs)), asked)
 
     def _check_call(self, call: str, name: str, indices: Indices) -> list[int]:
         self._check_idle(call)
@@ -424,6 +459,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Waits at most ``timeout`` seconds for the call under way; one result an environment asked."""
+        with self._exclusive:
+            return self._collect_call(timeout)
+
+    def _collect_call(self, timeout: float | None) -> tuple[Any, ...]:
         pending, reports = self._collect("call", timeout)
         self._raise_first_failure("call", reports)
         results = {env: result for report in reports if report for env, result in report.results}
@@ -435,11 +474,12 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
 
     def set_attr(self, name: str, values: Any, indices: Indices = None) -> None:
         """Sets the attribute ``name``: a list or tuple gives one value an environment, else all get it."""
-        self._check_idle("set_attr")
-        asked = arguments.env_indices(indices, self.num_envs)
-        per_env = arguments.spread(values, asked, self.num_envs)
-        self._start("call", SetAttrOrder(name, per_env, arguments.mask_of(asked, self.num_envs)), waited_for=True)
-        self.call_wait()
+        with self._exclusive:
+            self._check_idle("set_attr")
+            asked = arguments.env_indices(indices, self.num_envs)
+            per_env = arguments.spread(values, asked, self.num_envs)
+            self._start("call", SetAttrOrder(name, per_env, arguments.mask_of(asked, self.num_envs)), waited_for=True)
+            self._collect_call(None)
 
     def render(self) -> tuple[Any, ...]:
         """The rendered frame of every environment."""
@@ -458,7 +498,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
     # -- life and death -------------------------------------------------------------------------------
 
     def close(self, *, timeout: float | None = None, terminate: bool = False) -> None:  # type: ignore[override]
-        """Closes all environments and ends all workers. May be called in any state, any number of times.
+        """Closes all environments and ends all workers. May be called in any state, any number of times, from anywhere.
+
+        A call that is under way in another thread raises ClosedEnvironmentError, and is waited for. Called from within
+        another call, by a signal handler or an environment, it returns at once, and that call closes the fleet when it
+        comes to its end.
 
         Args:
             timeout: Seconds to wait for work under way and for the environments' own ``close`` (default 5);
@@ -466,10 +510,26 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]], ABC):
             terminate: Kill the workers at once.
         """
         arguments.check_timeout(timeout)
-        self._calm = False
-        if not self.closed:
-            self.closed = True
-            self._shut_down(timeout, terminate)
+        if self.closed or not self._exclusive.begin_closing():
+            return
+        self.closed, self._calm = True, False
+        limit = CLOSE_TIMEOUT if timeout is None else float(timeout)
+        patience = waited = LEAST_PATIENCE if terminate else max(LEAST_PATIENCE, limit)
+        try:
+            waited = wait_for_others(self._exclusive, patience)
+        finally:  # also after a Ctrl-C
+            close_when_free(self._exclusive, partial(self._shut_down, max(0.0, limit - waited), terminate))
+        if waited == patience:
+            self._leave_to_the_other_thread(patience)
+
+    def _leave_to_the_other_thread(self, waited: float) -> None:
+        self._cut_short()
+        warnings.warn(
+            f"{type(self).__name__} was closed while another thread was inside a call of it that did not return within "
+            f"{waited:g} s. That thread closes the environments when it does.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def __enter__(self) -> Self:
         return self

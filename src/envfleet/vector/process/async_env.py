@@ -27,9 +27,7 @@ from envfleet.vector.restarts import OnFailure, checked_care
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import EnvFn, ShardTask, build_envs, split
 from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
-from envfleet.vector.vector_env import FleetVectorEnv
-
-_CLOSE_TIMEOUT = 5.0
+from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
 
 
 @final
@@ -122,7 +120,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         try:
             self._make_fleet(bounds, mode, copy, batch_size)
         except BaseException:
-            self._end_workers(_CLOSE_TIMEOUT, terminate=False)
+            self._end_workers(CLOSE_TIMEOUT, terminate=False)
             raise
         where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
         self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
@@ -166,6 +164,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._local_order: Order | None = None
         self._local_report: Report | None = None
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=restarts, redrawn=randomize)
+        self._supervisor.answer_to(self._exclusive.check)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -221,10 +220,13 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._local_order = None
         self._supervisor.discard()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
+    def _shut_down(self, timeout: float, terminate: bool) -> None:
         failures = self._local_shard.close() if self._local_shard is not None else []
-        failures += self._end_workers(_CLOSE_TIMEOUT if timeout is None else timeout, terminate)
+        failures += self._end_workers(timeout, terminate)
         warn_of_close(failures)
+
+    def _cut_short(self) -> None:
+        self._supervisor.kill_workers()
 
     def _end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
         failures = self._supervisor.shut_down(timeout, terminate)

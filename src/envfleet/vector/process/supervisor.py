@@ -111,6 +111,10 @@ class Supervisor:
             self._crew.tell(worker, self._berth, self._descriptor)
         self._arrivals.settle(worker)
 
+    def answer_to(self, check: Callable[[], None]) -> None:
+        """From now on every wait calls this now and then, and ends with what it raises."""
+        self._watch.check_wanted = self._arrivals.check_wanted = check
+
     # -- turns: all environments of all workers -------------------------------------------------------
 
     @property
@@ -373,6 +377,11 @@ class Supervisor:
                 os.close(self._descriptor)
                 self._descriptor = None
         return failures
+
+    def kill_workers(self) -> None:
+        """Ends the processes and nothing else, from another thread than the one that uses them."""
+        for process in self._crew.processes if self._crew.is_ours else ():
+            process.kill()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom

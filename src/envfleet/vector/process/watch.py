@@ -13,7 +13,7 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.vector import lost
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.deadline import NEVER, Deadline
+from envfleet.vector.deadline import NEVER, AwakeClock, Deadline
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
 from envfleet.vector.process.crew import Crew
@@ -39,6 +39,9 @@ class Watch:
             and says in the second what it is doing, see ``Activity``.
         bounds: The environments ``(first, last + 1)`` of each worker.
         care: How long they may take.
+
+    Attributes:
+        check_wanted: Raises if whoever waits is not to wait any longer.
     """
 
     def __init__(
@@ -52,7 +55,9 @@ class Watch:
         self._crew, self._mailroom, self._progress, self._bounds = crew, mailroom, progress, bounds
         self._care = care
         self._patience = CallerPatience(len(crew), usable_cores())
+        self.check_wanted: Callable[[], None] = lambda: None
         self._last_look = 0.0
+        self._clock = AwakeClock(protocol.WATCH_INTERVAL)
         self._seen: dict[int, tuple[_Sign, float]] = {}
         self._warned: dict[int, _Sign] = {}
 
@@ -86,10 +91,12 @@ class Watch:
         Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
         """
         while not self._crew.has_heard(worker, deadline.slice(protocol.WATCH_INTERVAL)):
-            self._look_at(worker, time.monotonic())
+            self.check_wanted()
+            self._look_at(worker, self._clock.now())
             deadline.check([worker])
 
     def _go_on(self, busy: Callable[[], list[int]], deadline: Deadline) -> None:
+        self.check_wanted()
         workers = busy()
         self.look(workers)
         deadline.check(workers)
@@ -108,7 +115,7 @@ class Watch:
                 cause = self._crew.lost(worker).cause
                 garbled = f" after {_GARBAGE}" if self._mailroom.is_garbled(worker) else ""
                 raise LostWorker(worker, f"{cause}{self._doing(worker)}{garbled}")
-        now = time.monotonic()
+        now = self._clock.now()
         for worker in workers:
             self._look_at(worker, now)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
+from envfleet.vector.deadline import AwakeClock
 from envfleet.vector.failures import Failure
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.ray.actors import Actors, Ref
@@ -28,10 +28,14 @@ class Arrivals:
         actors: All of the fleet.
         sizes: The number of environments of each.
         start_timeout: Seconds that an actor may take to find a place, and then for each environment; None: no limit.
+
+    Attributes:
+        check_wanted: Raises if whoever waits is not to wait any longer.
     """
 
     def __init__(self, actors: Actors, sizes: Sequence[int], start_timeout: float | None) -> None:
         self._actors, self._sizes, self._start_timeout = actors, sizes, start_timeout
+        self.check_wanted: Callable[[], None] = lambda: None
         self._told = False
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
@@ -49,12 +53,13 @@ class Arrivals:
     def _collect(
         self, calls: dict[Ref, int], answers: dict[int, Any], look: Callable[[list[int], float], None]
     ) -> None:
-        start, rest = time.monotonic(), list(calls)
+        clock, rest = AwakeClock(_LOOK_AROUND), list(calls)
         while rest:
             ready, rest = self._actors.wait(rest, 1, _LOOK_AROUND)
             came = [calls[ref] for ref in ready]
             answers.update(zip(came, self._actors.answers(ready, came), strict=True))
-            look([calls[ref] for ref in rest], time.monotonic() - start)
+            self.check_wanted()
+            look([calls[ref] for ref in rest], clock.now())
 
     def _look_for_places(self, homeless: list[int], seconds: float) -> None:
         if not homeless:

@@ -57,6 +57,7 @@ class Dispatcher:
         self._gone: dict[int, LostWorker] = {}
         self._excuses: dict[int, Report] = {}
         self._backlog: deque[tuple[int, Report | None]] = deque()
+        self._check_wanted: Callable[[], None] = lambda: None
 
     # -- starting -------------------------------------------------------------------------------------
 
@@ -93,6 +94,10 @@ class Dispatcher:
             self._actors.call(worker, "settle", self._spaces, self._restarts[worker].tolist()) for worker in workers
         ]
         self._actors.answers(refs, workers)
+
+    def answer_to(self, check: Callable[[], None]) -> None:
+        """From now on every wait calls this now and then, and ends with what it raises."""
+        self._check_wanted = self._arrivals.check_wanted = check
 
     # -- turns: all environments of all actors --------------------------------------------------------
 
@@ -152,6 +157,7 @@ class Dispatcher:
             ready, rest = self._actors.wait(list(calls), number, deadline.slice(INTERVAL))
             if len(ready) == number:
                 return ready
+            self._check_wanted()
             # A dead actor must be told of however long the others take.
             self._actors.answers(ready, [calls[ref].worker for ref in ready])
             self._watch.look((ref, calls[ref]) for ref in rest)

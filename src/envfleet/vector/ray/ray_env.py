@@ -19,9 +19,7 @@ from envfleet.vector.ray.dispatcher import Dispatcher
 from envfleet.vector.restarts import OnFailure, checked_care
 from envfleet.vector.share import EnvFn, ShardTask, split
 from envfleet.vector.spaces import ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
-from envfleet.vector.vector_env import FleetVectorEnv
-
-_CLOSE_TIMEOUT = 5.0
+from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
 
 
 @final
@@ -101,9 +99,10 @@ class RayVectorEnv(FleetVectorEnv):
             self._dispatcher.hand_out(spaces, layout, memory)
             buffers = FleetBuffers(layout, memory, bounds)
         except BaseException:
-            self._actors.end(_CLOSE_TIMEOUT, terminate=False)
+            self._actors.end(CLOSE_TIMEOUT, terminate=False)
             raise
         self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart, redrawn=randomize)
+        self._dispatcher.answer_to(self._exclusive.check)
         self.plan = self._describe()
         self.closed = False
 
@@ -141,8 +140,12 @@ class RayVectorEnv(FleetVectorEnv):
     def _discard(self) -> None:
         self._dispatcher.discard()
 
-    def _shut_down(self, timeout: float | None, terminate: bool) -> None:
-        warn_of_close(self._actors.end(_CLOSE_TIMEOUT if timeout is None else timeout, terminate))
+    def _shut_down(self, timeout: float, terminate: bool) -> None:
+        warn_of_close(self._actors.end(timeout, terminate))
+
+    def _cut_short(self) -> None:
+        for worker in range(len(self._actors)):
+            self._actors.end_one(worker)
 
     def _worker_of(self, env_index: int) -> int | None:
         return self._dispatcher.worker_of(env_index)

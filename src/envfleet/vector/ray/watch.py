@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from envfleet.vector import lost
+from envfleet.vector.deadline import AwakeClock
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.ray.actors import Actors, Ref
 
@@ -46,6 +47,7 @@ class Watch:
         self._seen: dict[int, tuple[Ref, float]] = {}
         self._warned: Ref = None
         self._last_look = 0.0
+        self._clock = AwakeClock(INTERVAL)
 
     def is_due(self) -> bool:
         """Whether it is time to look at those that others keep the caller from waiting for."""
@@ -53,7 +55,8 @@ class Watch:
 
     def look(self, unanswered: Iterable[tuple[Ref, Call]]) -> None:
         """Given all calls without an answer, the oldest first: a LostWorker tells of one that was ended for it."""
-        now = self._last_look = time.monotonic()
+        self._last_look = time.monotonic()
+        now = self._clock.now()
         oldest: dict[int, tuple[Ref, Call]] = {}
         for ref, call in unanswered:
             oldest.setdefault(call.worker, (ref, call))
