@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError
-from envfleet.vector.buffers import Array
+from envfleet.vector.buffers import Array, LayoutError
 
 Info: TypeAlias = "dict[str, Any]"
 
@@ -29,6 +29,11 @@ ROW_BYTES = 1024
 """The room in the block for one environment's packed info."""
 
 _SLOT = 8
+_PLAIN_KEYS = {str}
+_MOST_LEVELS = 100
+"""How deep info dicts may be nested: they are batched level by level."""
+_MOST_DICTS = 100_000
+"""How many of them may lie on one level: a dict that contains itself twice has ever more."""
 _EMPTY, _CARRIED, _MAX_SCHEMAS = 0, 255, 254
 
 # Python's and NumPy's scalar types: how struct packs them, and what NumPy reads them as.
@@ -133,8 +138,10 @@ class InfoWriter:
         """Packs the info of one environment, or keeps it to be carried beside the block."""
         if self.packer.put(row, info):
             return
-        signature: tuple[Any, ...] = (*info, *map(type, info.values()))
-        known = self._known[signature] if signature in self._known else self._learn(signature, info)
+        known = None
+        if {*map(type, info)} == _PLAIN_KEYS:  # others may do anything when they are hashed or compared
+            signature: tuple[Any, ...] = (*info, *map(type, info.values()))
+            known = self._known[signature] if signature in self._known else self._learn(signature, info)
         if known is not None:
             kind, packer = known
             try:
@@ -145,6 +152,7 @@ class InfoWriter:
                 self._kinds[row] = kind
                 self._teach(kind, signature[: len(info)], signature[len(info) :])
         if known is None:
+            _check_carried(info)
             self._report.carried[row] = dict(info)
             self._kinds[row] = _CARRIED
 
@@ -162,6 +170,37 @@ class InfoWriter:
             known = kind, schema.packer()
         self._known[signature] = known
         return known
+
+
+def _check_carried(info: Info) -> None:
+    """Refuses, where the environment can be named, what cannot be batched: what is checked here cannot fail there."""
+    level: list[dict[Any, Any]] = [info]
+    for _ in range(_MOST_LEVELS):
+        for each in level:
+            for key in each:
+                if type(key) is not str:
+                    _check_key(key)
+        level = [value for each in level for value in each.values() if isinstance(value, dict)]
+        if not level:
+            return
+        if len(level) > _MOST_DICTS:
+            break
+    raise LayoutError(
+        f"info: expected dicts nested at most {_MOST_LEVELS} deep and {_MOST_DICTS} a level, got more; one that "
+        "contains itself has no end"
+    )
+
+
+def _check_key(key: Any) -> None:
+    try:
+        fits = hash(key) == hash(key) and key == key and key != object() and bool(f"_{key}")
+    except (Exception, SystemExit) as error:
+        raise LayoutError(
+            f"info: expected keys that are strings, got one of type {type(key).__name__}, which raises "
+            f"{type(error).__name__} when it is hashed, compared or shown"
+        ) from None
+    if not fits:
+        raise LayoutError(f"info: expected keys that are strings, got a {type(key).__name__} that differs from itself")
 
 
 @final

@@ -15,7 +15,7 @@ def dumps(value: Any) -> bytes:
     """Pickles any value, by cloudpickle where pickle does not do."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # classes and functions of the main module, lambdas
+    except (Exception, SystemExit):  # classes and functions of the main module, lambdas
         return dumps_by_value(value)
 
 
@@ -43,7 +43,7 @@ def dump_report(report: Report, first_index: int, row: int = 0) -> bytes:
         failure.error = _portable(failure.error)
     try:
         return dumps(report)
-    except Exception:
+    except (Exception, SystemExit):
         return dumps(_portable_part(report, first_index, row))
 
 
@@ -77,16 +77,25 @@ def _keep_portable(items: list[tuple[int, Any]], report: Report, method: str) ->
         try:
             dumps(value)
             kept.append((env_index, value))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             report.failures.append(Failure.of(_unpicklable(value, error), env_index, method))
     return kept
 
 
-def _unpicklable(value: Any, error: Exception) -> TypeError:
+def _unpicklable(value: Any, error: BaseException) -> TypeError:
+    what = f"{_shown(value):.200} ({_shown(error)})"
     return TypeError(
-        f"What the environment returned cannot be sent to the caller's process: {value!r:.200} ({error}). Return "
-        "plain data, or use SyncVectorEnv, which shares memory with its environments."
+        f"What the environment returned cannot be sent to the caller's process: {what}. "
+        "Return plain data, or use SyncVectorEnv, which shares memory with its environments."
     )
+
+
+def _shown(value: Any) -> str:
+    """The value as text, however it resists."""
+    try:
+        return str(value) if isinstance(value, BaseException) else repr(value)
+    except (Exception, SystemExit) as trouble:
+        return f"a {type(value).__name__} that cannot be shown: {type(trouble).__name__}"
 
 
 def _portable(error: BaseException) -> BaseException:
@@ -95,9 +104,9 @@ def _portable(error: BaseException) -> BaseException:
         try:
             pickle.loads(dumps(candidate))
             return candidate
-        except Exception:
+        except (Exception, SystemExit):
             continue
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return RuntimeError(f"{type(error).__name__}: {_shown(error)}")
 
 
 @final
