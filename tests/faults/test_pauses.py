@@ -36,9 +36,9 @@ PROGRAM = """
             self.linger("making")
 
         def linger(self, what):
+            time.sleep(0.8)  # the caller has looked at it by then, and will compare
             (self.folder / what).touch()
-            for _ in range(10):
-                time.sleep(0.01)
+            time.sleep(0.1)
 
         def reset(self, *, seed=None, options=None):
             return 0, {}
