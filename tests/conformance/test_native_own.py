@@ -316,3 +316,32 @@ def test_every_episode_can_have_parameters_of_its_own(own: OwnEnvironment) -> No
             assert ours.parameters == theirs.parameters
             seen.update(ours.parameters["bonus"].tolist())
         assert len(seen) > 2 * N
+
+
+def test_arithmetic_raises_nothing_and_a_raise_does() -> None:
+    pytest.importorskip("numba")
+
+    @native.compile(
+        observation_space=gym.spaces.Box(-np.inf, np.inf, (4,), np.float64),
+        action_space=gym.spaces.Discrete(2),
+        state=[("zero", int), ("seen", float, 4)],
+    )
+    class Divisions:
+        def reset(self: Any, random: Any) -> None:
+            self.zero = 0
+
+        def step(self: Any, action: Any, random: Any) -> tuple[float, bool]:
+            if action == 1:
+                raise ZeroDivisionError
+            self.seen[0], self.seen[1] = 10 // self.zero, 10 % self.zero
+            self.seen[2], self.seen[3] = 1.0 / self.zero, 0.0 / self.zero
+            return 0.0, False
+
+        def observe(self: Any, observation: Any) -> None:
+            observation[:] = self.seen
+
+    with make_vec(Divisions, 2, "native") as envs:
+        envs.reset(seed=1)
+        assert_same(envs.step(np.zeros(2, np.int64))[0][0], np.array([0.0, 0.0, np.inf, np.nan]))
+        with pytest.raises(EnvRaisedError, match=r"Environment 1 .*step\(\) of Divisions raised an exception"):
+            envs.step(np.array([0, 1]))

@@ -31,6 +31,9 @@ class Companions(Protocol):
     def completed(self, index: int, parameters: Parameters) -> Parameters:
         """The parameters of environment ``index`` as the pool takes them."""
 
+    def check_attribute(self, name: str, value: Any) -> None:
+        """Refuses, with an UnsupportedError, what an attribute cannot be set to."""
+
     def draw(self, index: int, env: Any) -> Any:
         """The frame of environment ``index``, drawn as one of Gymnasium's environments draws itself."""
 

@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from envfleet import _native
+from envfleet.native.mujoco_arguments import check_attribute
 from envfleet.native.parameters import Parameters, UnsupportedError
 
 _FUNCTIONS = (
@@ -62,6 +63,10 @@ class Simulations:
         arrays = [_checked(name, getattr(data, name)) for name in _native.mujoco_arrays()]
         pairs = [number for array in arrays for number in (array.ctypes.data, array.size)]
         return [self._model._address, data._address, *pairs]
+
+    def check_attribute(self, name: str, value: Any) -> None:
+        """Refuses, with an UnsupportedError, what an attribute of Gymnasium's would make another environment of."""
+        check_attribute(name, value)
 
     def draw(self, index: int, env: Any) -> Any:
         """The frame of environment ``index``, in the environment's own render mode."""

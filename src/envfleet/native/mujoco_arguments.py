@@ -124,6 +124,26 @@ _CONVERTERS: dict[str, _Converter] = {
 }
 
 
+_LOOKED_AT_LATER: dict[str, _Converter] = {
+    "_ctrl_cost_weight": _control_weight,
+    "_reward_control_weight": _control_weight,
+    "_healthy_reward": _healthy_reward,
+    "_reset_noise_scale": _noise,
+}
+
+
+def check_attribute(name: str, value: Any) -> None:
+    """Refuses values with which Gymnasium would compute in another precision, or could not reset."""
+    converter = _LOOKED_AT_LATER.get(name)
+    plain = value.item() if isinstance(value, np.int64) and converter is not _control_weight else value
+    if converter is None or not isinstance(plain, np.generic | int | float):
+        return  # the environment itself says what it expects
+    try:
+        converter(name.removeprefix("_"), plain)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"Native environments do not support {error}.") from None
+
+
 def _arguments(*own: str, **of_the_model: Callable[[Any], Any]) -> Callable[..., Parameters]:
     """From constructor arguments to parameters.
 

@@ -174,6 +174,8 @@ class NativeShard:
         if name in self._GETTERS:
             raise AttributeError(f"{name} of a native environment cannot be set.")
         try:
+            if self._companions is not None:
+                self._companions.check_attribute(name, value)
             self._pool.set_everywhere(name, value) if env == -1 else self._pool.set(env, name, value)
         except AttributeError:
             raise self._no_attribute(name, "no attribute") from None
