@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test oracle wheel-check check format sanitize bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
@@ -17,7 +17,9 @@ help:
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
-	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers"
+	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers, then make fuzz"
+	@echo "make fuzz SEED=0     have sanitized compiled modules take whatever comes, a minute for each program in tests/fuzz"
+	@echo "make aarch64         run the C++ tests for 64-bit ARM, in an emulator"
 	@echo "make bench           set everything up, measure every engine and its peers on this machine: half an hour"
 	@echo "make bench-quick     the same in three minutes, for a first look"
 	@echo "make bench-compare BASE=rev  before and after a change of ours, with instruction counts: five minutes"
@@ -79,6 +81,41 @@ sanitize: setup
 	    $(NUMPY)/../../random/lib/libnpyrandom.a -o build/sanitize/$$name-$$kind; \
 	  build/sanitize/$$name-$$kind; echo "$$name: nothing found by the $$kind sanitizer"; \
 	done; done
+	$(MAKE) fuzz
+
+# The compiled modules, built once more with the sanitizers, in the place of the usual ones. What Python itself does not
+# free at its end is no leak of ours.
+SECONDS ?= 60
+SEED ?= 0
+FUZZ := build/fuzz
+FUZZ_RUN = LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+  ASAN_OPTIONS=detect_leaks=0:handle_segv=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
+
+fuzz: setup
+	$(BIN)/cmake -S . -B $(FUZZ) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DCMAKE_BUILD_TYPE=Debug \
+	  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DSKBUILD_PROJECT_NAME=envfleet \
+	  -DCMAKE_CXX_FLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+	$(BIN)/cmake --build $(FUZZ)
+	set -e; for program in $(wildcard tests/fuzz/*.py); do echo "$$program"; \
+	  $(FUZZ_RUN) $(BIN)/python -W ignore tests/sanitized.py $(FUZZ) $$program --seconds $(SECONDS) --seed $(SEED); done
+
+# What needs NumPy's random numbers is linked with those of NumPy's package for that machine.
+AARCH64 := build/aarch64
+AARCH64_NUMPY = $(AARCH64)/numpy/numpy/_core/include
+
+aarch64: setup
+	@command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null && command -v aarch64-linux-gnu-g++ > /dev/null || { \
+	  echo "This needs a cross-compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }
+	mkdir -p $(AARCH64)
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary=:all: --platform manylinux_2_27_aarch64 \
+	  --platform manylinux_2_28_aarch64 --platform manylinux2014_aarch64 --dest $(AARCH64) \
+	  "numpy==$$($(BIN)/python -c 'import numpy; print(numpy.__version__)')"
+	$(BIN)/python -m zipfile -e $(AARCH64)/numpy-*aarch64.whl $(AARCH64)/numpy
+	set -e; for name in $(CPP_TESTS); do \
+	  aarch64-linux-gnu-g++ -std=c++20 -O1 -Wall -Wextra -Werror -ffp-contract=off -Icpp -isystem $(AARCH64_NUMPY) -pthread \
+	    -static cpp/tests/$$name.cpp $(AARCH64)/numpy/numpy/random/lib/libnpyrandom.a -o $(AARCH64)/$$name; \
+	  timeout 300 qemu-aarch64 $(AARCH64)/$$name; echo "$$name: passes on aarch64"; \
+	done
 
 format: setup
 	$(BIN)/ruff check --fix

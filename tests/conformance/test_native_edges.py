@@ -145,8 +145,11 @@ from envfleet import make_vec, native
 envs = make_vec(native.load(sys.argv[1]), 4, vector_kwargs={"threads": 2, "batch_size": 2})
 envs.reset(seed=0)
 zeros = np.zeros(4, np.int64)
-for turn in range(1, 201):
-    assert envs.step(zeros)[1].tolist() == [turn] * 4
+for _ in range(30):
+    for _ in range(33):  # turns so short that they keep the GIL
+        envs.reset()
+    for turn in range(1, 4):
+        assert envs.step(zeros)[1].tolist() == [turn] * 4
 for _ in range(50):
     envs.send(zeros)
     assert sorted([*envs.recv()[-1]["env_id"], *envs.recv()[-1]["env_id"]]) == [0, 1, 2, 3]
