@@ -32,7 +32,7 @@ METHOD = f"""
   {FAIL_AT}, once; what still steps after that makes {STEPS_AFTER} more. Rows do not depend on actions.
 - *Noticed*: from the moment of the fault, written down by the environment, to an exception (*raised*), or to an
   answer that tells of it (*told*: `infos["restarted"]` in envfleet; in RLlib its metrics, the health of its env
-  runners, or the id of a new episode).
+  runners, or the id of a new episode). What is only printed does not count.
 - *Names the environment*: the message has the environment's number, or that of a worker with one environment. *In the
   log only*: that was printed, and the exception does not have it.
 - *Rows lost*: of the {NUM_ENVS} rows of that step, those that never reached the caller.
