@@ -17,7 +17,7 @@ from pathlib import Path
 from fault_matrix import tables, verdicts
 from fault_matrix.contestants import ALL, FAULTS, NO_FAULT, QUICK, Contestant
 from fault_matrix.measuring import Cell
-from fault_matrix.verdicts import FAILED, NOT_APPLICABLE, RAISED, Facts
+from fault_matrix.verdicts import FAILED, NOT_APPLICABLE, RAISED, Facts, left
 from harness.installation import PEERS_DIRECTORY, InstallationError, peer_python
 from harness.machine import this_machine
 
@@ -81,12 +81,11 @@ def _cells(contestant: Contestant, faults: Sequence[str], python: str) -> Iterat
 
 
 def _measured(contestant: Contestant, fault: str, python: str) -> Facts:
-    """One cell; where there was an error, a second run shows whether the fleet can go on after it."""
-    facts = Cell(contestant, fault, python).run()
-    if facts["outcome"] == RAISED:
-        again = Cell(contestant, fault, python, go_on=True).run()
-        for name in ("going_on", "later_answers"):
-            facts[name] = again.get(name, {})
+    """One cell. After an error the fleet tries to go on; if that did not end well, a second run closes it at once."""
+    facts = Cell(contestant, fault, python, go_on=True).run()
+    if facts["outcome"] == RAISED and (facts["ended_by"] != "itself" or facts["close"] != "ok" or left(facts)):
+        again = Cell(contestant, fault, python).run()
+        facts |= {name: again[name] for name in ("close", "ended_by", "exit_code", "left") if name in again}
     return facts
 
 
@@ -99,7 +98,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[""], metavar="NAME", help="contestants whose names begin so")
     parser.add_argument("--faults", nargs="+", default=list(FAULTS), choices=FAULTS, metavar="FAULT")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
-    parser.add_argument("--jobs", type=int, default=1, help="contestants at once; figures get less exact")
+    parser.add_argument("--jobs", type=int, default=2, help="contestants at once; figures get less exact")
     parser.add_argument("--output", type=Path, default=RESULTS)
     return parser.parse_args(arguments)
 

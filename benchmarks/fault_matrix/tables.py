@@ -9,7 +9,7 @@ from .cell import STEPS_AFTER
 from .contestants import ALL, CALLER_KILLED, FAULTS, NO_FAULT
 from .failing_env import FAIL_AT, FAILING, NUM_ENVS
 from .measuring import CLOSE_SECONDS, GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
-from .verdicts import BLOCKED, CALLER_ENDED, CRASHED, FAILED, NOT_APPLICABLE, RAISED, TOLD, Facts
+from .verdicts import BLOCKED, CALLER_ENDED, CRASHED, FAILED, NOT_APPLICABLE, RAISED, TOLD, Facts, left
 
 Cells = Mapping[str, Mapping[str, Facts]]
 HEADINGS = ("noticed", "names the environment", "rows lost", "neighbours", "after the error", "left behind")
@@ -38,7 +38,8 @@ METHOD = f"""
 - *Rows lost*: of the {NUM_ENVS} rows of that step, those that never reached the caller.
 - *Neighbours*: the rows of the {NUM_ENVS - 1} others, from that step on, beside those of an undisturbed run, bit by
   bit. *Cut*: the fleet could not step on after the error, so their episodes are lost.
-- *After the error*, tried in a second run: `step()` again, and if that fails `reset()`.
+- *After the error*: `step()` again, and if that fails `reset()`. If that hangs, or `close()` after it, another run
+  calls `close()` right after the error, and its end counts.
 - *Left behind*: processes that carry the cell's mark in their environment, their files in /dev/shm, and shared
   memory that they hold, {GONE_SECONDS:.0f} s after the caller's end. The caller calls `close()` and ends; where
   something hangs it gets Ctrl-C, SIGTERM and SIGKILL, {SIGNAL_SECONDS:.0f} s apart, as from an impatient user.
@@ -80,13 +81,13 @@ def verdict(facts: Facts) -> str:
     if outcome in (NOT_APPLICABLE, FAILED):
         return outcome
     if outcome == CALLER_ENDED:
-        return _left(facts) if _is_left(facts) else f"gone after {facts['left']['seconds']:.1f} s"
+        return _left(facts) if left(facts) else f"gone after {facts['left']['seconds']:.1f} s"
     words = [_notice(facts)]
     if outcome in (RAISED, TOLD) and facts["named"]:
         words.append("named")
     counted = [(fate, facts["neighbours"].get(fate)) for fate in ("wrong", "missing")]
     words += [f"**neighbours {fate}: {count}**" for fate, count in counted if count]
-    if _is_left(facts):
+    if left(facts):
         words.append(_left(facts))
     return ", ".join(words)
 
@@ -161,14 +162,10 @@ def _came_of(word: str) -> str:
     return {"ok": "goes on", "blocked": "**hangs**"}.get(word, f"raises `{word}`")
 
 
-def _is_left(facts: Facts) -> bool:
-    return any(facts["left"][name] for name in ("processes", "shared_files", "held_shared_memory"))
-
-
 def _left(facts: Facts) -> str:
-    left = facts["left"]
+    counts = facts["left"]
     words = {"processes": "process", "shared_files": "file in /dev/shm", "held_shared_memory": "shared memory"}
-    said = [_counted(left[name], word) for name, word in words.items() if left[name]]
+    said = [_counted(counts[name], word) for name, word in words.items() if counts[name]]
     return f"**{', '.join(said)} left**" if said else "nothing"
 
 

@@ -68,6 +68,11 @@ def compare(facts: Facts, reference: Facts) -> Facts:
     return kept
 
 
+def left(facts: Facts) -> bool:
+    """Whether anything was left behind."""
+    return any(facts["left"][name] for name in ("processes", "shared_files", "held_shared_memory"))
+
+
 def _fate(index: int, facts: Facts, wanted: Rows, seen: Rows, later: Rows) -> str:
     if facts["outcome"] == RAISED:
         return "cut" if not later else "equal" if _continues(index, later, wanted) else "wrong"

@@ -14,6 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import faults  # noqa: E402
 from fault_matrix import measuring, tables, verdicts  # noqa: E402
+from fault_matrix.contestants import CONTESTANTS  # noqa: E402
 from fault_matrix.failing_env import FAIL_AT, FAILING, NUM_ENVS  # noqa: E402
 
 NOTHING_LEFT = {"processes": 0, "shared_files": 0, "held_shared_memory": 0, "seconds": 0.0}
@@ -87,3 +88,9 @@ def test_rows_that_differ_after_a_restart_that_was_told_are_not_wrong() -> None:
 def test_an_error_names_the_environment_by_its_number(words: str, named: bool) -> None:
     event = {"event": "raised", "at": 1.0, "number": FAIL_AT, "type": "Error", "words": words}
     assert verdicts.noticed([event], 0.0, None, "")["named"] is named
+
+
+def test_the_committed_page_is_that_of_the_committed_json() -> None:
+    found = json.loads(faults.RESULTS.read_text())
+    assert faults.RESULTS.with_suffix(".md").read_text() == tables.page(found["cells"], found["machine"])
+    assert set(found["cells"]) <= set(CONTESTANTS)
