@@ -85,7 +85,9 @@ def _measured(contestant: Contestant, fault: str, python: str) -> Facts:
     facts = Cell(contestant, fault, python, go_on=True).run()
     if facts["outcome"] == RAISED and (facts["ended_by"] != "itself" or facts["close"] != "ok" or left(facts)):
         again = Cell(contestant, fault, python).run()
-        facts |= {name: again[name] for name in ("close", "ended_by", "exit_code", "left") if name in again}
+        facts |= {
+            name: again[name] for name in ("close", "close_limit", "ended_by", "exit_code", "left") if name in again
+        }
     return facts
 
 

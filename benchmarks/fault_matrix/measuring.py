@@ -158,6 +158,7 @@ class Cell:
         if self._fault != NO_FAULT and not self._marker.exists():
             return {"outcome": FAILED, "reason": "the fault was never reached"}
         failed_at = float(self._marker.read_text()) if self._fault != NO_FAULT else ready["at"]
+        facts["close_limit"] = CLOSE_SECONDS
         return {**facts, **verdicts.noticed(self._diary, failed_at, blocked, log)}
 
 

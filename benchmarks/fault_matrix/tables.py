@@ -8,7 +8,7 @@ from typing import Any
 from .cell import STEPS_AFTER
 from .contestants import ALL, CALLER_KILLED, FAULTS, NO_FAULT
 from .failing_env import FAIL_AT, FAILING, NUM_ENVS
-from .measuring import CLOSE_SECONDS, GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
+from .measuring import GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
 from .verdicts import BLOCKED, CALLER_ENDED, CRASHED, FAILED, NOT_APPLICABLE, RAISED, TOLD, Facts, left
 
 Cells = Mapping[str, Mapping[str, Facts]]
@@ -20,7 +20,7 @@ What becomes of a vector environment when one of its environments fails: envflee
 Made by `python benchmarks/faults.py`, from [faults.json](faults.json), which also has the words of every error.
 
 Each cell says when the caller knew, and whether the error names the environment. *Silent*: it never knew. *Hangs*: the
-call had not returned after {NOTICE_SECONDS:.0f} s (`close()`: {CLOSE_SECONDS:.0f} s). What is **bold** is silently
+call had not returned after {NOTICE_SECONDS:.0f} s (`close()`: after the seconds given). What is **bold** is silently
 wrong, hangs, or leaves something behind. *n/a*: the fault or the check does not exist there; below it says why.
 
 """
@@ -150,7 +150,7 @@ def _after(facts: Facts) -> str:
     going_on = facts["going_on"]
     said = [f"{way}() {_came_of(going_on[way])}" for way in ("step", "reset") if way in going_on]
     if facts["close"] == "blocked":
-        said.append("**close() hangs**")
+        said.append(f"**close() hangs** ({facts['close_limit']:.0f} s)")
     elif facts["close"] not in ("ok", "not reached"):
         said.append(f"close() raises `{facts['close']}`")
     if facts["ended_by"] not in ("itself", "Ctrl-C"):
