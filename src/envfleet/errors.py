@@ -5,6 +5,7 @@
     FleetError
     ├── FleetInUseError           another call of the fleet has not returned yet (also an AlreadyPendingCallError)
     ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
+    ├── NonFiniteError            training or evaluation met a NaN, an infinity or an overflow (also a ValueError)
     └── WorkerError               something went wrong where the environments run
         ├── EnvRaisedError        an environment raised (also an instance of what it raised)
         ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gymnasium.error import (
@@ -39,6 +41,7 @@ __all__ = [
     "InvalidActionError",
     "InvalidOutputError",
     "NoAsyncCallError",
+    "NonFiniteError",
     "ResetNeeded",
     "WorkerDiedError",
     "WorkerError",
@@ -56,6 +59,27 @@ class FleetInUseError(FleetError, AlreadyPendingCallError):
 
 class InvalidActionError(FleetError, ValueError):
     """The actions do not fit the action space; nothing was sent and nothing has changed."""
+
+
+class NonFiniteError(FleetError, ValueError):
+    """Training or evaluation met a number that is NaN, infinite, or too large to calculate with.
+
+    Attributes:
+        quantity: What the number is: "reward", "observation", "final observation", "action", "critic loss", ...
+        env_index: The environment it came from; None where it cannot be traced to one.
+        step: In training the environment steps of the run by then, otherwise the step of the episode; None where
+            neither is known.
+    """
+
+    def __init__(self, message: str, *, quantity: str, env_index: int | None = None, step: int | None = None) -> None:
+        super().__init__(message)
+        self.quantity = quantity
+        self.env_index = env_index
+        self.step = step
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rebuild = partial(type(self), quantity=self.quantity, env_index=self.env_index, step=self.step)
+        return rebuild, (self.args[0],)
 
 
 class WorkerError(FleetError):

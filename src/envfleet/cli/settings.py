@@ -22,7 +22,7 @@ from envfleet.train.presets import PRESETS, preset
 
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {
-    "training": ("seed", "total_steps"),
+    "training": ("seed", "total_steps", "non_finite"),
     "environment": ("num_envs", "backend", "env_kwargs", "randomize", "randomize_on", "reseed_every"),
     "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
 }

@@ -32,6 +32,8 @@ def actor_loss(actor: Actor, batch: Batch, advantages: Tensor, entropy_coef: flo
 class A2C(OnPolicyLearner[A2CConfig]):
     """The algorithm: one update of the actor a rollout, `critic_updates` of the critic."""
 
+    figures = ("actor_loss", "critic_loss", "entropy")
+
     def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         value_error = self._update_critic(batch)
         policy_loss, entropy = self._update_actor(batch, entropy_coef)
@@ -41,12 +43,12 @@ class A2C(OnPolicyLearner[A2CConfig]):
         total = 0.0
         for _ in range(self._config.critic_updates):
             loss = critic_loss(self.critic, batch)
-            descend(loss, self._critic_optimizer, self._config.max_grad_norm)
+            descend(loss, self._critic_optimizer, self._config.max_grad_norm, of="critic")
             total += loss.item()
         return total / self._config.critic_updates
 
     def _update_actor(self, batch: Batch, entropy_coef: float) -> tuple[float, float]:
         advantages = normalized(batch.advantages) if self._config.normalize_advantages else batch.advantages
         loss, entropy = actor_loss(self.actor, batch, advantages, entropy_coef)
-        descend(loss, self._actor_optimizer, self._config.max_grad_norm)
+        descend(loss, self._actor_optimizer, self._config.max_grad_norm, of="actor")
         return loss.item(), entropy.item()

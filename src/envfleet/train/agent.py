@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import numpy as np
 import torch
 from gymnasium import Space, spaces
+from torch import Tensor
 
+from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig
+from envfleet.train.finite import check_weights, first_exceeding
 from envfleet.train.networks import Actor
 from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
 from envfleet.wrappers.bounded_action import ActionMap
@@ -58,10 +62,30 @@ class Agent:
         # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
         plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
         outputs = self.actor(to_tensors(plain, self.device))
+        self._check_outputs(outputs, plain)
         distribution = self.actor.distribution
         actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs)
         array: Array = actions.cpu().numpy()
         return array if self._to_bounds is None else self._to_bounds(array)
+
+    def _check_outputs(self, outputs: Tensor, observations: Observations) -> None:
+        """Refuse outputs that pick no action: the largest of NaN logits, for instance, is always the first."""
+        # Logits of minus infinity are a way to forbid actions.
+        largest = outputs.amax() if self._to_bounds is None else outputs.abs().amax()
+        if math.isfinite(largest.item()):
+            return
+        check_weights({"actor": self.actor}, "of this agent")
+        row = int(torch.nonzero(~torch.isfinite(outputs).all(-1))[0])
+        seen = first_exceeding(map_leaves(lambda leaf: leaf[row, None], observations))
+        cause = "though its weights and what it saw are finite"
+        if seen is not None:
+            cause = f"because the observation is {seen.value:g} at {seen.path}{list(seen.place[1:])}"
+        raise NonFiniteError(
+            f"The network's outputs for row {row} of the observations (environment {row} of a fleet) are "
+            f"{outputs[row].tolist()}, {cause}; no action follows from them.",
+            quantity="actor output" if seen is None else "observation",
+            env_index=row,
+        )
 
 
 def _check_batch(space: Space[Any], observations: Any, path: str) -> None:

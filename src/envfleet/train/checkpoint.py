@@ -14,6 +14,7 @@ from torch import Tensor
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms import make_learner
 from envfleet.train.environments import make_task, spaces_of
+from envfleet.train.finite import check_weights
 from envfleet.train.folder import AnyPath, RunFolder
 from envfleet.train.learner import Learner
 from envfleet.train.networks import Networks
@@ -85,6 +86,7 @@ def load_agent(run: AnyPath, *, networks: Networks | None = None, device: str = 
     with torch.random.fork_rng(devices=[]):
         learner = make_learner(config, task)
     load_module(learner.actor, tensors, str(folder.actor))
+    check_weights({"actor": learner.actor}, f"in {folder.actor}")
     return Agent(config, learner.actor.eval(), observation_space, action_space, task.device)
 
 

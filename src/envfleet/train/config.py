@@ -35,6 +35,8 @@ class TrainConfig(ABC):
         normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
         reward_scale: rewards are multiplied by this before they are learnt from; reported returns are not.
         gamma: discount factor.
+        non_finite: what a reward or an observation that is NaN, infinite or too large does. "stop": it ends the run
+            before it is learnt from. "drop": its episode is left out and counted.
         first_ready: act as soon as this many copies are ready instead of waiting for all, for environments whose
             steps take unequal times; such a run cannot be repeated exactly. 0 waits for all.
         reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
@@ -59,6 +61,7 @@ class TrainConfig(ABC):
     normalize_observations: bool = False
     reward_scale: float = 1.0
     gamma: float = 0.99
+    non_finite: Literal["stop", "drop"] = "stop"
     first_ready: int = 0
     reseed_every: int = 20_000
     torch_threads: int = 1
@@ -255,6 +258,7 @@ def check_config(config: TrainConfig) -> None:
         ),
         *_violations(config, ("backend",), "auto, native, sync, process or ray", lambda v: v in _BACKENDS),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
+        *_violations(config, ("non_finite",), "stop or drop", lambda v: v in ("stop", "drop")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),

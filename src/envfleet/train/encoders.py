@@ -60,6 +60,8 @@ class Normalizer(nn.Module):
     @torch.no_grad()
     def update(self, observations: Tensor) -> None:
         """Count a batch [batch, *shape]."""
+        if not len(observations):  # whose mean would be NaN
+            return
         batch = observations.double()
         total = self.count + len(batch)
         batch_mean = batch.mean(0)

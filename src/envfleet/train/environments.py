@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium import Space
+from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
 from envfleet.make import make_vec
@@ -54,8 +55,21 @@ def env_seed(seed: int, stream: int) -> int:
 def make_task(
     config: TrainConfig, observation_space: Space[Any], action_space: Space[Any], networks: Networks | None
 ) -> Task:
-    """What an algorithm has to learn under `config`."""
+    """What an algorithm has to learn under `config`; spaces without a single number are refused."""
+    _check_size("observation space", observation_space)
+    _check_size("action space", action_space)
     return Task(observation_space, action_space, config.num_envs, pick_device(config.device), networks)
+
+
+def _check_size(what: str, space: Space[Any]) -> None:
+    entries = dict(space) if isinstance(space, spaces.Dict) else {}
+    for key, entry in entries.items():
+        _check_size(f"{what}'s entry {key!r}", entry)
+    if not entries and (isinstance(space, spaces.Dict) or math.prod(space.shape or ()) == 0):
+        raise ValueError(
+            f"The {what} has no numbers in it: {space}. Nothing can be learnt from or with such a space; give it at "
+            "least one number, or leave the entry out."
+        )
 
 
 def spaces_of(config: TrainConfig) -> tuple[Space[Any], Space[Any]]:

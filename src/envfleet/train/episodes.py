@@ -34,15 +34,24 @@ class EpisodeTracker:
         self._returns[:] = 0
         self._lengths[:] = 0
 
-    def finished(self, rollout: Rollout) -> list[Episode]:
-        """The episodes that ended in `rollout`, in the order in which they ended."""
-        returns = np.cumsum(np.where(rollout.valid, rollout.rewards, 0.0), axis=0)
-        lengths = np.cumsum(rollout.valid, axis=0)
+    def finished(self, rollout: Rollout, checked: Rollout | None = None) -> list[Episode]:
+        """The episodes that ended in `rollout`, in the order in which they ended.
+
+        Args:
+            rollout: as it was collected.
+            checked: the same without episodes that are not to count, if there are any.
+        """
+        counted = rollout if checked is None else checked
+        returns = np.cumsum(np.where(counted.valid, counted.rewards, 0.0), axis=0)
+        lengths = np.cumsum(counted.valid, axis=0)
         episodes = []
         for step, env in zip(*np.nonzero(rollout.done), strict=True):
-            episodes.append(
-                Episode(float(self._returns[env] + returns[step, env]), int(self._lengths[env] + lengths[step, env]))
-            )
+            if counted.done[step, env]:
+                episodes.append(
+                    Episode(
+                        float(self._returns[env] + returns[step, env]), int(self._lengths[env] + lengths[step, env])
+                    )
+                )
             self._returns[env] = -returns[step, env]
             self._lengths[env] = -lengths[step, env]
         self._returns += returns[-1]

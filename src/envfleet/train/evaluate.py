@@ -9,12 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium.envs.registration import _find_spec, load_env_creator
 
-from envfleet.errors import WorkerError
+from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
 from envfleet.train.evaluation import Evaluation, Scenario, table
+from envfleet.train.finite import all_finite, exceeding, repaired
+from envfleet.train.observations import Array, Observations, map_leaves
 from envfleet.train.setting import Setting, UnfitError, as_agent, check_fits, check_integer, evaluation_seed, seeded
 from envfleet.vector import FleetVectorEnv
 
@@ -25,6 +28,9 @@ __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 
 _MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 """What gymnasium.make takes for itself and no constructor sees."""
+
+_LARGEST_REWARD = 1e140
+"""Rewards up to this can be added up to returns, and these be squared and added up again."""
 
 
 def evaluate(
@@ -116,7 +122,7 @@ def evaluate_sweep(
         try:
             evaluation = play(env_kwargs={**(env_kwargs or {}), sweep.name: value})
             scenarios.append(Scenario(sweep.name, value, evaluation=evaluation))
-        except (WorkerError, UnfitError) as error:
+        except (WorkerError, NonFiniteError, UnfitError) as error:
             scenarios.append(Scenario(sweep.name, value, error=_in_its_own_words(error)))
     return scenarios
 
@@ -146,21 +152,63 @@ def _play(agent: Agent, envs: FleetVectorEnv, quotas: Sequence[int], seed: int, 
     finished: list[list[_Episode]] = [[] for _ in quotas]
     missing = sum(quotas)
     scores, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
+    counting = np.array(quotas) > 0
     observations, _ = envs.reset(seed=seed)
     while missing:
-        actions = agent.act(observations, deterministic=deterministic)
+        actions = _act(agent, observations, counting, lengths, deterministic)
         observations, rewards, terminated, truncated, _ = envs.step(actions)
-        scores += rewards
         lengths += 1
+        scores += rewards if all_finite(rewards, _LARGEST_REWARD) else _scorable(rewards, counting, lengths)
         done = terminated | truncated
         for index in np.flatnonzero(done).tolist():
             if len(finished[index]) < quotas[index]:
                 cut = bool(truncated[index] and not terminated[index])
                 finished[index].append(_Episode(float(scores[index]), int(lengths[index]), cut))
                 missing -= 1
+                counting[index] = len(finished[index]) < quotas[index]
         scores[done] = 0.0
         lengths[done] = 0
     return [episode for episodes in finished for episode in episodes]
+
+
+def _act(
+    agent: Agent,
+    observations: Observations,
+    counting: npt.NDArray[np.bool_],
+    lengths: npt.NDArray[np.int64],
+    deterministic: bool,
+) -> Array:
+    """The agent's actions; what it cannot act on is an error only in episodes that count."""
+    if not all_finite(observations) and not counting.all():
+        observations = map_leaves(
+            lambda leaf, fine: np.where(counting.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, fine),
+            observations,
+            repaired(observations),
+        )
+    try:
+        return agent.act(observations, deterministic=deterministic)
+    except NonFiniteError as error:
+        if error.env_index is not None:
+            error.step = int(lengths[error.env_index])
+            error.args = (f"{error} That was after {error.step:,} steps of its episode, which cannot be scored.",)
+        raise
+
+
+def _scorable(
+    rewards: npt.NDArray[Any], counting: npt.NDArray[np.bool_], lengths: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    """The rewards with 0 for episodes that do not count; refused if one that does cannot be scored."""
+    bad = exceeding(rewards, _LARGEST_REWARD)
+    for index in np.flatnonzero(bad & counting).tolist():
+        step = int(lengths[index])
+        raise NonFiniteError(
+            f"The reward of environment {index} at step {step:,} of its episode is {rewards[index]:g}, so the episode "
+            "has no return that could be averaged. Mend the environment, or leave this scenario out.",
+            quantity="reward",
+            env_index=index,
+            step=step,
+        )
+    return np.where(bad, 0.0, rewards)
 
 
 def _check_parameter(env_id: str, name: str) -> None:

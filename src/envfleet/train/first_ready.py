@@ -58,7 +58,7 @@ class FirstReady:
         taken = np.zeros(self._envs.num_envs, np.intp)
         record: _Record | None = None
         # In parts: the first environments step while the policy still thinks about the others.
-        for ids in np.array_split(np.arange(len(taken)), -(-len(taken) // self._envs.batch_size)):
+        for ids in np.array_split(np.arange(len(taken)), -(-len(taken) // self._envs.unwrapped.batch_size)):
             self._act(policy, ids)
             record = record or _Record(self._envs, steps, self._actions)
             self._note_acted(record, taken, ids)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig, config_from_dict, config_to_dict
 from envfleet.train.files import replacing
 from envfleet.train.learner import Learner
@@ -101,3 +104,15 @@ class RunFolder:
         if not isinstance(content, dict):
             raise ValueError(f"{self.config} is damaged: expected an object, got {type(content).__name__}.")
         return content
+
+
+@contextmanager
+def naming_what_is_kept(folder: RunFolder) -> Iterator[None]:
+    """Add to the error of a run that met a number that is not finite which checkpoint it can be resumed from."""
+    try:
+        yield
+    except NonFiniteError as error:
+        kept = f"The checkpoint from before it is kept: envfleet.train.resume({str(folder.path)!r}) goes on from there."
+        none = f"{folder.path} has no checkpoint yet."
+        error.args = (f"{error} {kept if folder.checkpoint.is_file() else none}",)
+        raise

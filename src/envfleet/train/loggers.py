@@ -17,6 +17,7 @@ _TAGS = {
     "approx_kl": "policy/approx_kl",
     "clip_fraction": "policy/clip_fraction",
     "critic_loss": "loss/critic",
+    "dropped_episodes": "episode/dropped",
     "entropy": "policy/entropy",
     "episode_length": "episode/length",
     "episode_return": "episode/return",

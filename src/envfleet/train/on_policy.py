@@ -9,7 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from envfleet.errors import NonFiniteError
 from envfleet.train.distributions import distribution_for
+from envfleet.train.finite import all_finite, first_exceeding
 from envfleet.train.learner import Task
 from envfleet.train.networks import Actor, Critic, Layout, Perceptron
 from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
@@ -82,9 +84,13 @@ def make_batch(
 ) -> Batch:
     """Values, advantages and returns of a rollout; rows that are no transition are left out."""
     values, next_values = values_along(rollout, critic, device)
+    _check(values, "value of a state")
+    _check(next_values, "value of a state")
     rewards = rollout.rewards * reward_scale
     advantages = gae(rewards, values, next_values, rollout.terminated, rollout.done, gamma, lam)
     returns = advantages + values
+    _check(advantages, "advantage of an action")
+    _check(returns, "return of a state")
     rows = np.flatnonzero(rollout.valid)
     everything = len(rows) == rollout.valid.size
 
@@ -123,6 +129,16 @@ def normalized(advantages: Tensor) -> Tensor:
     """Mean 0 and variance 1; a single one, such as what is left over for the last minibatch, becomes 0."""
     deviation = advantages.std(correction=min(1, len(advantages) - 1))
     return (advantages - advantages.mean()) / (deviation + 1e-8)
+
+
+def _check(numbers: npt.NDArray[np.float64], what: str) -> None:
+    """Refuse numbers of the critic's, [steps, num_envs], that float32 cannot hold."""
+    if not all_finite(numbers):
+        found = first_exceeding(numbers)
+        assert found is not None
+        env = found.place[1]
+        message = f"The {what} in environment {env}, as the critic sees it, is {found.value:g}."
+        raise NonFiniteError(message, quantity=what, env_index=env)
 
 
 def _float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -30,6 +31,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
     """A `Learner` with an actor and a critic of its own each, which learns from its latest policy's rollout alone."""
 
     off_policy = False
+    figures: tuple[str, ...]
+    """What `_update` returns, by name."""
 
     def __init__(self, config: Config, task: Task) -> None:
         self._config = config
@@ -58,6 +61,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
         config = self._config
+        if not rollout.transitions:  # all of it was dropped
+            return dict.fromkeys((*self.figures, "learning_rate", "explained_variance"), math.nan)
         remaining = 1 - progress if config.anneal else 1.0
         set_learning_rate(self._actor_optimizer, config.actor_lr * remaining)
         set_learning_rate(self._critic_optimizer, config.critic_lr * remaining)

@@ -52,6 +52,8 @@ def actor_loss(
 class PPO(OnPolicyLearner[PPOConfig]):
     """The algorithm: `epochs` passes over each rollout, fewer if the policy has moved far enough."""
 
+    figures = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction", "epochs")
+
     def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         with torch.no_grad():
             old_log_prob = self.actor.distribution.log_prob(self.actor(batch.observations), batch.actions)
@@ -67,15 +69,14 @@ class PPO(OnPolicyLearner[PPOConfig]):
         order = torch.randperm(len(batch), device=self._device)
         parts = torch.split(order, self._config.minibatch_size)
         figures = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
-        names = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction")
-        return dict(zip(names, torch.stack(figures).mean(0).tolist(), strict=True))
+        return dict(zip(self.figures[:-1], torch.stack(figures).mean(0).tolist(), strict=True))
 
     def _step(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> Tensor:
         config = self._config
         value_loss = critic_loss(self.critic, batch)
-        descend(value_loss, self._critic_optimizer, config.max_grad_norm)
+        descend(value_loss, self._critic_optimizer, config.max_grad_norm, of="critic")
         advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
         policy = actor_loss(self.actor, batch, advantages, old_log_prob, config.clip_range, entropy_coef)
-        descend(policy.loss, self._actor_optimizer, config.max_grad_norm)
+        descend(policy.loss, self._actor_optimizer, config.max_grad_norm, of="actor")
         figures = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
         return torch.stack([figure.detach() for figure in figures])

@@ -197,6 +197,8 @@ class ReplayBuffer:
         for shown, first in zip(_leaves(self._loose.observations), _leaves(rollout.observations), strict=True):
             same = shown[: len(goes_on)] == first[0]
             goes_on &= same.reshape(len(goes_on), -1).all(-1)
+        if rollout.dropped is not None:
+            goes_on &= ~rollout.dropped[0]
         for env in np.flatnonzero(~goes_on & (self._latest >= 0)).tolist():
             self._end_episode(env, _rows(self._loose.observations, env))
 

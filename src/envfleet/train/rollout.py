@@ -46,6 +46,8 @@ class Rollout:
         final_observations: the last observations of the episodes that ended, [k, ...], in the order of
             `np.nonzero(rollout.done)`.
         end: where the fleet stood afterwards; the next rollout starts there.
+        dropped: rows that were taken out because their episode is not to be learnt from (`valid` is False there too),
+            bool; None if there are none.
     """
 
     observations: Observations
@@ -56,6 +58,7 @@ class Rollout:
     valid: BoolArray
     final_observations: Observations
     end: Position
+    dropped: BoolArray | None = None
 
     @property
     def done(self) -> BoolArray:

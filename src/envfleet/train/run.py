@@ -21,7 +21,7 @@ from envfleet.train.checkpoint import Checkpoint, check_networks, load_checkpoin
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.console import console_reporter
 from envfleet.train.environments import make_task, make_training_envs
-from envfleet.train.folder import AnyPath, RunFolder
+from envfleet.train.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.learner import Learner
 from envfleet.train.loggers import TensorBoardWriter, WandbWriter
 from envfleet.train.metrics import MetricsWriter, RowWriter
@@ -121,7 +121,8 @@ def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, 
         if options.reporter is not None:
             options.reporter.begin(config, folder.path, _plan(envs), training.step)
         try:
-            _loop(training, learner, folder, writers, options)
+            with naming_what_is_kept(folder):
+                _loop(training, learner, folder, writers, options)
             learner.actor.eval()
             result = TrainingResult(
                 folder.path, agent, training.step, training.seconds, training.mean_return, training.finished

@@ -15,9 +15,11 @@ import torch
 from gymnasium import Space, spaces
 from gymnasium.envs.registration import _find_spec
 from gymnasium.vector import AutoresetMode
+from torch import nn
 
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
+from envfleet.train.finite import check_weights
 from envfleet.vector import FleetVectorEnv
 
 if TYPE_CHECKING:
@@ -85,8 +87,12 @@ class Setting:
 
 
 def as_agent(agent: Agent | str | os.PathLike[str]) -> Agent:
-    """The agent itself, or the one a run's folder holds."""
+    """The agent itself, or the one a run's folder holds; with weights that are not finite it is refused."""
     if not isinstance(agent, (str, os.PathLike)):
+        # What else plays like an agent may well have no network.
+        actor = getattr(agent, "actor", None)
+        if isinstance(actor, nn.Module):
+            check_weights({"actor": actor}, "of this agent")
         return agent
     from envfleet.train.checkpoint import load_agent
 

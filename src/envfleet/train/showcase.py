@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import _find_spec, load_env_creator
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from envfleet.errors import NonFiniteError
 from envfleet.randomize import Distribution, draw_parameters
 from envfleet.train.setting import Setting, as_agent, check_fits, check_integer, evaluation_seed, seeded
 from envfleet.train.still import Exposures, picture_of
@@ -134,8 +136,15 @@ class _Camera:
                 break
             action = agent.act(self._batch_of_one(observation), deterministic=deterministic)[0]
             observation, reward, terminated, truncated, _ = self.env.step(action)
-            score += float(reward)
             length += 1
+            if not math.isfinite(reward):
+                raise NonFiniteError(
+                    f"The reward at step {length:,} of episode {len(self.returns)} is {float(reward):g}, so it has no "
+                    "return. Mend the environment, or film another scenario.",
+                    quantity="reward",
+                    step=length,
+                )
+            score += float(reward)
             over = terminated or truncated
         if not self.returns or score > max(self.returns):
             self.best_frames = exposures.frames()

@@ -16,17 +16,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.checkpoint import Checkpoint, restore_learner
 from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
 from envfleet.train.episodes import EpisodeTracker
+from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.interval import Interval
 from envfleet.train.learner import Learner
 from envfleet.train.observations import Array, Observations
 from envfleet.train.progress import Progress
 from envfleet.train.rollout import Position, Rollout, begin, collect
+from envfleet.train.watch import Watch, traced
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REMEMBERED_EPISODES = 100
@@ -61,6 +64,8 @@ class Training:
         self._tracker = EpisodeTracker(config.num_envs)
         self._recent: deque[float] = deque(maxlen=_REMEMBERED_EPISODES)
         self._interval = Interval()
+        self._watch = Watch(config.non_finite, config.num_envs, config.reward_scale)
+        self._act = self._watch.shielded(learner.act)
         self._first_ready = FirstReady(envs) if config.first_ready else None
         self._journal: list[Array] = []
         self._position: Position | None = None
@@ -81,12 +86,15 @@ class Training:
     def advance(self) -> Progress | None:
         """Collect one rollout and learn from it; returns where the run stands if it is time to log."""
         started = time.perf_counter()
+        if not self._interval.steps:  # a callback has had the networks in its hands
+            self._check_weights()
         rollout = self._collect(self._current_position())
-        figures = self._learner.learn(rollout, self._done_rollouts / self._rollouts)
+        checked = self._watch.checked(rollout, self.step)
+        figures = self._learn(checked)
         self._position = rollout.end
         if self._first_ready is None:
             self._journal.append(rollout.actions)
-        episodes = self._tracker.finished(rollout)
+        episodes = self._tracker.finished(rollout, checked)
         self._recent.extend(episode.episode_return for episode in episodes)
         self._episodes += len(episodes)
         self._done_rollouts += 1
@@ -97,14 +105,32 @@ class Training:
         return self._logged() if self._interval.steps >= self._log_every or self.finished else None
 
     def _collect(self, position: Position) -> Rollout:
-        if self._first_ready is None:
-            return collect(self._envs, self._learner.act, self._learner.rollout_steps, position)
-        if self._learner.off_policy:
-            return self._first_ready.first_results(self._learner.act)
-        return self._first_ready.steps_of_all(self._learner.act, self._learner.rollout_steps)
+        try:
+            if self._first_ready is None:
+                return collect(self._envs, self._act, self._learner.rollout_steps, position)
+            if self._learner.off_policy:
+                return self._first_ready.first_results(self._act)
+            return self._first_ready.steps_of_all(self._act, self._learner.rollout_steps)
+        except NonFiniteError as error:
+            raise traced(error, self._learner, None, self.step) from error
+
+    def _learn(self, rollout: Rollout) -> dict[str, float]:
+        try:
+            return self._learner.learn(rollout, self._done_rollouts / self._rollouts)
+        except NonFiniteError as error:
+            raise traced(error, self._learner, rollout, self.step + rollout.transitions) from error
+
+    def _check_weights(self) -> None:
+        check_weights(self._learner.modules, f"at step {self.step:,}", self.step)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What a checkpoint must hold beside the learner: tensors and notes."""
+        """What a checkpoint must hold beside the learner: tensors and notes.
+
+        Raises:
+            NonFiniteError: The learner is not worth saving.
+        """
+        self._check_weights()
+        check_optimizers(self._learner.optimizers, f"at step {self.step:,}", self.step)
         assert self._position is not None, "a run is saved after its first rollout"
         tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))} if self._journal else {}
         tensors |= {f"position{path}": torch.from_numpy(leaf) for path, leaf in _leaves(self._position.observations)}
@@ -117,6 +143,7 @@ class Training:
             "recent": list(self._recent),
             "tracker": self._tracker.state(),
             "interval": self._interval.state(),
+            "watch": self._watch.state(),
         }
         return tensors, notes
 
@@ -128,6 +155,8 @@ class Training:
         self._recent.extend(notes["recent"])
         self._tracker.load_state(notes["tracker"])
         self._interval = Interval.from_state(notes["interval"])
+        if "watch" in notes:  # earlier versions wrote none
+            self._watch.load_state(notes["watch"])
         if self._first_ready is None:
             journal = checkpoint.tensors["journal"].numpy()
             self._journal = [journal]
@@ -138,6 +167,7 @@ class Training:
             self._position = self._begin_stream()
         # Last, because making and replaying environments must not move torch's generator.
         restore_learner(self._learner, checkpoint)
+        self._check_weights()
 
     def _current_position(self) -> Position:
         steps = sum(map(len, self._journal))
@@ -150,6 +180,7 @@ class Training:
     def _begin_stream(self) -> Position:
         self._journal = []
         self._tracker.restart()
+        self._watch.restart()
         seed = env_seed(self._config.seed, self._stream)
         return begin(self._envs, seed) if self._first_ready is None else self._first_ready.begin(seed)
 
@@ -158,6 +189,8 @@ class Training:
         row = {"step": self.step, "seconds": self.seconds, "episodes": self._episodes, **figures}
         first = ("step", "seconds", "steps_per_second", "episodes", "episode_return", "episode_length")
         row = {**{name: row[name] for name in first}, **row}
+        if self._config.non_finite == "drop":
+            row["dropped_episodes"] = self._watch.dropped
         self._interval = Interval()
         return Progress(
             self.step, self._config.total_steps, self.seconds, self._episodes, self.mean_return, row, self._agent
