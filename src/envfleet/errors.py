@@ -3,9 +3,12 @@
 ::
 
     FleetError
+    ├── DamagedRunError           a file of a training run is damaged or incomplete (also a ValueError)
     ├── FleetInUseError           another call of the fleet has not returned yet (also an AlreadyPendingCallError)
     ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
     ├── NonFiniteError            training or evaluation met a NaN, an infinity or an overflow (also a ValueError)
+    ├── RunInUseError             somebody else is training in that folder
+    ├── UntrustedRunError         a run of unknown origin names a module to import
     └── WorkerError               something went wrong where the environments run
         ├── EnvRaisedError        an environment raised (also an instance of what it raised)
         ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
@@ -35,6 +38,7 @@ __all__ = [
     "AlreadyPendingCallError",
     "ClosedEnvironmentError",
     "CustomSpaceError",
+    "DamagedRunError",
     "EnvRaisedError",
     "FleetError",
     "FleetInUseError",
@@ -43,6 +47,8 @@ __all__ = [
     "NoAsyncCallError",
     "NonFiniteError",
     "ResetNeeded",
+    "RunInUseError",
+    "UntrustedRunError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStuckError",
@@ -55,6 +61,18 @@ class FleetError(Exception):
 
 class FleetInUseError(FleetError, AlreadyPendingCallError):
     """Another call of the fleet has not returned yet, in another thread or below this one; nothing was done."""
+
+
+class DamagedRunError(FleetError, ValueError):
+    """A file of a training run is damaged, incomplete or was changed; nothing was written."""
+
+
+class RunInUseError(FleetError):
+    """Another process, or another thread of this one, is training in the folder; nothing was changed."""
+
+
+class UntrustedRunError(FleetError):
+    """A run that was not trained by this user on this machine names a module; nothing was imported."""
 
 
 class InvalidActionError(FleetError, ValueError):

@@ -40,7 +40,7 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
         for name, make in parts.items():
             _say(name, _outcome(make))
     except KeyboardInterrupt:
-        print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
+        say_what_is_left(result)
         return INTERRUPTED
     folder = RunFolder(result.run_dir)
     _say("weights", f"{folder.actor.name}, {folder.critic.name}")
@@ -50,6 +50,11 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     for command in _next_commands(result.agent.config, result.run_dir):
         print(f"    {command}")
     return 0
+
+
+def say_what_is_left(result: TrainingResult) -> None:
+    """Say how to get what follows a training, after an interruption that came too late for the training itself."""
+    print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
 
 
 def _outcome(make: Callable[[], str]) -> str:

@@ -43,7 +43,7 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 (it failed), 2 (wrong usage) or 130 (interrupted).
+    """Run a command and return its exit code: 0, 1 (it failed), 2 (wrong usage), 130 (Ctrl-C) or 143 (SIGTERM).
 
     Args:
         argv: the arguments after the program's name; by default those of this process.

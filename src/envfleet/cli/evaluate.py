@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
+from envfleet.cli.permission import Permission
 from envfleet.cli.trouble import UsageError
 from envfleet.scenarios import Sweep
 
@@ -37,6 +38,7 @@ class _Options:
         backend: where they run: "auto" (measured), "sync" (this thread), "process" (worker processes) or "ray" (actors
             on several machines).
         as_json: print one line of JSON instead of a table.
+        permission: what the run may import.
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -50,6 +52,7 @@ class _Options:
     num_envs: int = 10
     backend: Literal["auto", "native", "sync", "process", "ray"] = "auto"
     as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
+    permission: OmitArgPrefixes[Permission] = field(default_factory=Permission)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -64,7 +67,7 @@ def _evaluate(options: _Options) -> int:
     # Late: torch takes seconds to load, and a help text does not need it.
     from envfleet.train.evaluate import evaluate, table
 
-    found = evaluate(options.run, **_arguments(options))
+    found = evaluate(options.run, allow_import=options.permission.for_run(options.run), **_arguments(options))
     print(json.dumps(found.to_json_dict()) if options.as_json else table([found]))
     return 0
 
@@ -76,7 +79,7 @@ def _evaluate_sweeps(options: _Options) -> int:
 
     if options.plot is not None:
         check_format(options.plot)
-    agent = load_agent(options.run)
+    agent = load_agent(options.run, allow_import=options.permission.for_run(options.run))
     for sweep in options.sweep:
         evaluate_sweep(agent, Sweep(sweep.name, ()))  # no episodes yet: a misspelt name is refused before any
     singles = [Sweep(sweep.name, (value,)) for sweep in options.sweep for value in sweep.values]

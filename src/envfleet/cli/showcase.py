@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet.cli.parsing import EnvKwargs, Randomize, parse
+from envfleet.cli.permission import Permission
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class _Options:
         env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
         randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
         stochastic: draw actions from the policy instead of taking the likeliest.
+        permission: what the run may import.
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -34,6 +36,7 @@ class _Options:
     env_kwargs: Annotated[EnvKwargs, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    permission: OmitArgPrefixes[Permission] = field(default_factory=Permission)
 
 
 def need_no_screen() -> None:
@@ -57,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
         env_kwargs=options.env_kwargs,
         randomize=options.randomize,
         deterministic=not options.stochastic,
+        allow_import=options.permission.for_run(options.run),
     )
     for number, (total, length) in enumerate(zip(shown.returns, shown.lengths, strict=True), start=1):
         print(f"episode {number}: return {score(total)} in {length} steps")

@@ -6,15 +6,19 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
 from envfleet.cli.parsing import parse_known
+from envfleet.cli.permission import Permission
 from envfleet.cli.settings import Request, RunOptions, parse_request
 from envfleet.cli.trouble import INTERRUPTED, UsageError
 from envfleet.train.config import TrainConfig
 from envfleet.train.presets import preset_changes
+
+if TYPE_CHECKING:
+    from envfleet.train.progress import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,12 @@ class _Resumption:
     Attributes:
         resume: the run's folder. All its settings stay as they are.
         run: what else to do.
+        permission: what the run may import.
     """
 
     resume: Annotated[Path, arg(metavar="RUN")]
     run: OmitArgPrefixes[RunOptions]
+    permission: OmitArgPrefixes[Permission]
 
 
 def run(argv: Sequence[str]) -> int:
@@ -41,12 +47,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _train(request: Request) -> int:
     # Late: until here torch, which takes seconds to load, was not needed.
-    from envfleet.cli.aftermath import finish
     from envfleet.train.run import train
 
     request.options.check()
     result = train(request.config, run_dir=request.run_dir, wandb=request.options.wandb)
-    return finish(result, request.options) if result.finished else INTERRUPTED
+    return _ended(result, request.options)
 
 
 def _resume(argv: Sequence[str]) -> int:
@@ -56,12 +61,23 @@ def _resume(argv: Sequence[str]) -> int:
             f"a run goes on with its own settings, so leave out {shlex.join(others)} and write\n"
             f"    envfleet train --resume {shlex.quote(str(asked.resume))}"
         )
-    from envfleet.cli.aftermath import finish
     from envfleet.train.run import resume
 
     asked.run.check()
-    result = resume(asked.resume, wandb=asked.run.wandb)
-    return finish(result, asked.run) if result.finished else INTERRUPTED
+    allowed = asked.permission.for_run(asked.resume)
+    result = resume(asked.resume, wandb=asked.run.wandb, allow_import=allowed)
+    return _ended(result, asked.run)
+
+
+def _ended(result: TrainingResult, options: RunOptions) -> int:
+    """Do the rest, unless the run was stopped; returns the exit code."""
+    from envfleet.cli.aftermath import finish, say_what_is_left
+
+    if result.stopped_by is None:
+        return finish(result, options) if result.finished else INTERRUPTED
+    if result.finished:
+        say_what_is_left(result)
+    return 128 + result.stopped_by
 
 
 def _say_preset(config: TrainConfig) -> None:

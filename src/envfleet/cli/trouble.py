@@ -11,7 +11,7 @@ import envfleet
 from envfleet.errors import EnvRaisedError, FleetError
 
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells count it."""
+"""The exit code of a program that Ctrl-C ended, as shells count it: 128 and the signal's number."""
 
 _TRAIN_EXTRA = frozenset(
     ("docstring_parser", "imageio_ffmpeg", "matplotlib", "rich", "safetensors", "tensorboard", "torch", "tyro")

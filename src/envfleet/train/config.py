@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -202,7 +202,7 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
 
 def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     """What `config_to_dict` was given."""
-    if algo not in CONFIGS:
+    if not isinstance(algo, str) or algo not in CONFIGS:
         raise ValueError(f"algo must be one of {', '.join(CONFIGS)}, got {algo!r}.")
     known = {entry.name for entry in dataclasses.fields(CONFIGS[algo])}
     unknown = sorted(plain.keys() - known)
@@ -213,10 +213,17 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     values = dict(plain)
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice
-        values["randomize"] = parse_randomize([f"{name}={text}" for name, text in plain["randomize"].items()])
-    if "hidden_sizes" in plain:
+        values["randomize"] = _read_randomize(plain["randomize"])
+    if isinstance(plain.get("hidden_sizes"), list):
         values["hidden_sizes"] = tuple(plain["hidden_sizes"])
     return CONFIGS[algo](**values)
+
+
+def _read_randomize(plain: Any) -> dict[str, Distribution]:
+    if not isinstance(plain, Mapping) or not all(isinstance(text, str) for text in plain.values()):
+        example = '{"gravity": "uniform(-12, -8)"}'
+        raise ValueError(f"randomize must be an object of texts, such as {example}, got {plain!r}")
+    return parse_randomize([f"{name}={text}" for name, text in plain.items()])
 
 
 _AT_LEAST_ONE = (
@@ -232,6 +239,8 @@ _AT_LEAST_ONE = (
 )
 _BACKENDS = ("auto", "native", "sync", "process", "ray")
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
+_SWITCHES = ("normalize_observations", "normalize_advantages", "anneal")
+_TEXTS = ("env_id", "device")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
 _POSITIVE = (
     "actor_lr",
@@ -256,6 +265,10 @@ def check_config(config: TrainConfig) -> None:
         *_violations(
             config, ("noise_correlation",), "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1
         ),
+        *_violations(config, ("target_entropy",), "a number or None", lambda v: v is None or _is_number(v)),
+        *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
+        *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),
+        *_violations(config, ("randomize",), "a dict of distributions", _are_distributions),
         *_violations(config, ("backend",), "auto, native, sync, process or ray", lambda v: v in _BACKENDS),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("non_finite",), "stop or drop", lambda v: v in ("stop", "drop")),
@@ -263,13 +276,20 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),
     ]
-    if _is_integer(config.first_ready) and 0 < config.first_ready >= config.num_envs:
-        problems.append(f"first_ready must be less than num_envs={config.num_envs}, got {config.first_ready}")
-    both = sorted(config.randomize.keys() & config.env_kwargs.keys())
-    if both:
-        problems.append(f"{', '.join(both)} cannot be both randomised and given in env_kwargs")
+    problems += _contradictions(config)
     if problems:
         raise ValueError(f"{type(config).__name__}: {'; '.join(problems)}.")
+
+
+def _contradictions(config: TrainConfig) -> Iterator[str]:
+    """What is wrong with settings that are of the right kind: two that do not go together, numbers beyond all use."""
+    if _is_integer(config.seed) and config.seed >= 2**63:
+        yield f"seed must be less than 2**63, got {config.seed}"
+    if _is_integer(config.first_ready) and _is_integer(config.num_envs) and 0 < config.first_ready >= config.num_envs:
+        yield f"first_ready must be less than num_envs={config.num_envs}, got {config.first_ready}"
+    if isinstance(config.randomize, Mapping) and isinstance(config.env_kwargs, Mapping):
+        both = sorted(map(str, config.randomize.keys() & config.env_kwargs.keys()))
+        yield from [f"{', '.join(both)} cannot be both randomised and given in env_kwargs"] if both else []
 
 
 def _violations(config: TrainConfig, names: tuple[str, ...], wanted: str, holds: Callable[[Any], bool]) -> list[str]:
@@ -282,16 +302,24 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+    if _is_integer(value):
+        return abs(value) < 2**1023  # larger ones are no floats
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _are_widths(value: Any) -> bool:
     return isinstance(value, tuple) and all(_is_integer(width) and width >= 1 for width in value)
 
 
+def _are_distributions(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and isinstance(entry, Distribution) for name, entry in value.items()
+    )
+
+
 def _survives_json(value: Any) -> bool:
     """Whether a run can be resumed, and its agent loaded, with the very same value read from config.json."""
     try:
         return isinstance(value, Mapping) and bool(json.loads(json.dumps(dict(value))) == dict(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False

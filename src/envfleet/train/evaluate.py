@@ -23,6 +23,7 @@ from envfleet.vector import FleetVectorEnv
 
 if TYPE_CHECKING:
     from envfleet.train.agent import Agent
+    from envfleet.train.trust import AllowImport
 
 __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 
@@ -44,6 +45,7 @@ def evaluate(
     backend: str = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
+    allow_import: AllowImport = False,
 ) -> Evaluation:
     """Play episodes with an agent and report their returns.
 
@@ -62,10 +64,11 @@ def evaluate(
         deterministic: Take the likeliest action instead of drawing one.
         max_steps: Cut episodes off after so many steps; the result says how many were. By default the
             environment's own time limit holds, and where it has none 30,000 steps.
+        allow_import: For the folder of a run that was not trained here by you, as for `load_agent`.
     """
     for name, value, least in (("episodes", episodes, 1), ("num_envs", num_envs, 1), ("seed", seed, 0)):
         check_integer(name, value, least)
-    agent = as_agent(agent)
+    agent = as_agent(agent, allow_import)
     setting = Setting.of(agent, env_kwargs, randomize, max_steps)
     parameters = {**(env_kwargs or {}), **format_randomize(setting.randomize)}
     first_seed = evaluation_seed(seed)
@@ -98,13 +101,14 @@ def evaluate_sweep(
     backend: str = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
+    allow_import: AllowImport = False,
 ) -> list[Scenario]:
     """Evaluate an agent once for every value of a parameter, with the same episodes and seeds each time.
 
     A value that the environment refuses, or fails with, costs only its own scenario: it is reported in the
     environment's words. Arguments are those of `evaluate`.
     """
-    agent = as_agent(agent)
+    agent = as_agent(agent, allow_import)
     _check_parameter(agent.config.env_id, sweep.name)
     play = partial(
         evaluate,

@@ -11,10 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
-from envfleet.errors import NonFiniteError
+from envfleet.errors import DamagedRunError, NonFiniteError
 from envfleet.train.config import TrainConfig, config_from_dict, config_to_dict
-from envfleet.train.files import replacing
+from envfleet.train.files import remove_partials, replacing
 from envfleet.train.learner import Learner
+from envfleet.train.locking import locked
+from envfleet.train.trust import AllowImport, check_allowed, modules_named, remember
 from envfleet.train.weights import save_tensors
 
 AnyPath: TypeAlias = "str | os.PathLike[str]"
@@ -60,9 +62,26 @@ class RunFolder:
                 f"{self.path} already holds a run; go on with it (envfleet train --resume {self.path}, or "
                 f"envfleet.train.resume({str(self.path)!r})) or choose another folder."
             )
+        if self.metrics.exists():
+            raise FileExistsError(
+                f"{self.metrics} holds an earlier run's metrics, which a new run would overwrite; train elsewhere."
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else trains here until the block ends; what killed runs left half-written is removed."""
+        with locked(self.path):
+            remove_partials(self.path, {path.name for path in (self.config, self.metrics, self.actor, self.critic)})
+            if self.checkpoint.parent.is_dir():
+                remove_partials(self.checkpoint.parent, {self.checkpoint.name}, private=True)
+            yield
 
     def create(self, config: TrainConfig, *, custom_networks: bool) -> None:
-        """Begin a run here; a folder that holds one already is refused."""
+        """Begin a run here; a folder that holds one already is refused.
+
+        This is the last thing a beginning run writes: a folder with a configuration can be resumed, one without can be
+        begun again.
+        """
         self.check_free()
         content = {
             "format": _FORMAT,
@@ -71,39 +90,78 @@ class RunFolder:
             "custom_networks": custom_networks,
             "config": config_to_dict(config),
         }
+        text = json.dumps(content, indent=2) + "\n"
+        if modules_named(config):
+            remember(self.path, text.encode())
         with replacing(self.config) as temporary:
-            temporary.write_text(json.dumps(content, indent=2) + "\n")
+            temporary.write_text(text, encoding="utf-8")
 
     def read_config(self) -> tuple[TrainConfig, bool]:
         """The run's configuration, and whether its networks were the user's own."""
-        content = self._read_json()
-        if content.get("format") != _FORMAT:
-            raise ValueError(
-                f"{self.config} has format {content.get('format')!r}, this envfleet reads format {_FORMAT}; "
-                f"it was written by envfleet {content.get('envfleet', 'of unknown version')}."
-            )
-        missing = sorted({"algo", "config", "custom_networks"} - content.keys())
-        if missing or not isinstance(content["config"], dict) or "env_id" not in content["config"]:
-            raise ValueError(f"{self.config} is damaged: it lacks {', '.join(missing) or 'an env_id in its config'}.")
-        return config_from_dict(content["algo"], content["config"]), bool(content["custom_networks"])
+        config, custom_networks, _ = self._read_config()
+        return config, custom_networks
+
+    def read_allowed_config(self, allow_import: AllowImport) -> tuple[TrainConfig, bool]:
+        """The same, of a run whose environments may be made: one that names modules must be trusted or allowed."""
+        config, custom_networks, content = self._read_config()
+        check_allowed(self.path, content, config, allow_import)
+        return config, custom_networks
+
+    def trust(self, allowed: AllowImport) -> None:
+        """Remember that the user trusts this run, which names no other modules than those that were allowed."""
+        config, _, content = self._read_config()
+        check_allowed(self.path, content, config, allowed)
+        remember(self.path, content)
 
     def save_weights(self, learner: Learner) -> None:
         """Write actor and critic, each to a file of its own."""
         for name, path in (("actor", self.actor), ("critic", self.critic)):
             save_tensors(path, f"{name} weights", learner.modules[name].state_dict(), {})
 
-    def _read_json(self) -> dict[str, Any]:
-        if not self.config.is_file():
-            raise FileNotFoundError(
-                f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."
+    def _read_config(self) -> tuple[TrainConfig, bool, bytes]:
+        raw = self._read_bytes()
+        content = self._parsed(raw)
+        if content.get("format") != _FORMAT:
+            raise DamagedRunError(
+                f"{self.config} has format {content.get('format')!r}, this envfleet reads format {_FORMAT}; "
+                f"it was written by envfleet {content.get('envfleet', 'of unknown version')}."
             )
+        missing = sorted({"algo", "config", "custom_networks"} - content.keys())
+        if missing or not isinstance(content["config"], dict) or "env_id" not in content["config"]:
+            raise self._damage(f"it lacks {', '.join(missing) or 'an env_id in its config'}")
+        if not isinstance(content["custom_networks"], bool):
+            raise self._damage(f"custom_networks must be true or false, got {content['custom_networks']!r}")
         try:
-            content = json.loads(self.config.read_text())
-        except ValueError as error:
-            raise ValueError(f"{self.config} is damaged: {error}.") from error
+            config = config_from_dict(content["algo"], content["config"])
+        except (ValueError, TypeError) as error:
+            raise self._damage(str(error).rstrip(".")) from error
+        return config, content["custom_networks"], raw
+
+    def _read_bytes(self) -> bytes:
+        try:
+            return self.config.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            pass
+        if self.checkpoint.is_file() and not self.metrics.exists():
+            raise FileNotFoundError(
+                f"{self.path} has no config.json: the run was ended before it had begun, and nothing is lost. Start it "
+                "again as you did, in the same folder."
+            )
+        raise FileNotFoundError(
+            f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."
+        )
+
+    def _parsed(self, raw: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(raw.decode())
+        except (ValueError, RecursionError) as error:
+            raise self._damage(str(error)) from error
         if not isinstance(content, dict):
-            raise ValueError(f"{self.config} is damaged: expected an object, got {type(content).__name__}.")
+            raise self._damage(f"expected an object, got {type(content).__name__}")
         return content
+
+    def _damage(self, what: str) -> DamagedRunError:
+        return DamagedRunError(f"{self.config} is damaged: {what}. Correct it, or restore it from a copy.")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ class TrainingResult:
         step: environment steps made.
         seconds: spent training, resumed runs included.
         mean_return: of the last 100 training episodes; None if none ended.
-        finished: False if it was stopped before `total_steps`, by Ctrl-C or the callback; `resume` goes on.
+        finished: False if it was stopped before `total_steps`, by Ctrl-C, SIGTERM or the callback; `resume` goes on.
+        stopped_by: the signal that came, SIGINT (Ctrl-C) or SIGTERM, if only in the last rollout; None if none did.
     """
 
     run_dir: Path
@@ -58,6 +60,7 @@ class TrainingResult:
     seconds: float
     mean_return: float | None
     finished: bool
+    stopped_by: signal.Signals | None = None
 
 
 class Reporter(ABC):

@@ -162,12 +162,30 @@ class ReplayBuffer:
                 f"The saved buffer holds {size} transitions of {len(tensors['latest'])} environments, this one has "
                 f"room for {self._capacity} of {len(self._latest)}; resume with the settings the run was started with."
             )
+        self._check_places(head, size, used, free, tensors)
         self._head, self._size = head, size
         self._loose.restore(used, free)
         for name, array, length in self._arrays():
-            array[:length] = tensors[name].numpy()
+            saved = tensors[name].numpy()
+            if saved.shape != (length, *array.shape[1:]):
+                raise ValueError(f"The saved {name} have the shape {saved.shape}, not {(length, *array.shape[1:])}.")
+            array[:length] = saved
         self._latest[:] = tensors["latest"].numpy()
         _set_generator_words(self._generator, tensors["generator"].numpy())
+
+    def _check_places(self, head: int, size: int, used: int, free: list[int], tensors: Mapping[str, Tensor]) -> None:
+        """Refuse numbers of slots and rows that do not exist: they would be looked up only much later."""
+        num_envs = len(self._latest)
+        following, latest = tensors["next"].numpy(), tensors["latest"].numpy()
+        places = [
+            (0 <= head < self._capacity and size >= 0 and used >= num_envs, "counters"),
+            (len({*free}) == len(free) and all(num_envs <= row < used for row in free), "counters"),
+            (bool(((latest >= -1) & (latest < max(size, 0))).all()), "latest"),
+            (bool(((following >= 0) & (following < self._capacity + used)).all()), "next"),
+        ]
+        for holds, name in places:
+            if not holds:
+                raise ValueError(f"The saved buffer's {name} name places that it does not have.")
 
     def _add_step(self, rollout: Rollout, step: int, finals: Iterator[int]) -> None:
         envs = np.flatnonzero(rollout.valid[step])
@@ -287,6 +305,9 @@ def _generator_words(generator: np.random.Generator) -> npt.NDArray[np.uint8]:
 
 
 def _set_generator_words(generator: np.random.Generator, words: npt.NDArray[np.uint8]) -> None:
+    if words.dtype != np.uint8 or words.shape != (37,) or words[16] % 2 == 0 or words[36] > 1:
+        # Taken as they are, such words may make a generator that draws the same number for ever.
+        raise ValueError("The saved buffer's generator is no state of NumPy's PCG64.")
     state, increment, uinteger, has_uint32 = (
         int.from_bytes(part.tobytes(), "little") for part in np.split(words, [16, 32, 36])
     )

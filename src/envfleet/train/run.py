@@ -5,19 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import final
+from typing import TypeAlias, final
 
 import torch
 
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms import make_learner
-from envfleet.train.checkpoint import Checkpoint, check_networks, load_checkpoint, save_checkpoint
+from envfleet.train.checkpoint import check_networks, load_checkpoint, save_checkpoint
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.console import console_reporter
 from envfleet.train.environments import make_task, make_training_envs
@@ -28,6 +28,7 @@ from envfleet.train.metrics import MetricsWriter, RowWriter
 from envfleet.train.networks import Networks
 from envfleet.train.progress import Callback, Reporter, TrainingResult
 from envfleet.train.training import Training
+from envfleet.train.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
 from envfleet.wrappers._common import AnyVectorEnv
 
@@ -46,6 +47,10 @@ class _Options:
     wandb: bool
 
 
+_Start: TypeAlias = Callable[[Training, Learner], "int | None"]
+"""What is done when all is made and before anything is learnt; returns the step that a resumed run goes on from."""
+
+
 def train(
     config: TrainConfig,
     *,
@@ -58,7 +63,8 @@ def train(
 ) -> TrainingResult:
     """Train an agent; everything about the run goes into a folder.
 
-    Ctrl-C (in the main thread) ends the run after the rollout under way, saved, so that `resume` can go on.
+    Ctrl-C and SIGTERM (in the main thread) end the run after the rollout under way, saved, so that `resume` can go on.
+    The folder is locked meanwhile: a second trainer is refused.
 
     Args:
         config: an A2CConfig, PPOConfig or SACConfig.
@@ -71,7 +77,17 @@ def train(
     """
     folder = RunFolder(Path(run_dir) if run_dir is not None else _new_path(config))
     folder.check_free()
-    return _run(config, folder, None, _Options(networks, callback, _reporter(reporter, progress), wandb))
+    options = _Options(networks, callback, _reporter(reporter, progress), wandb)
+    with ExitStack() as lock:
+
+        def begin(training: Training, learner: Learner) -> None:
+            # Only now, so that a run that cannot even begin leaves no folder behind.
+            lock.enter_context(folder.locked())
+            folder.check_free()
+            _save(training, learner, folder)
+            folder.create(config, custom_networks=networks is not None)
+
+        return _run(config, folder, options, begin)
 
 
 def resume(
@@ -82,6 +98,7 @@ def resume(
     reporter: Reporter | None = None,
     progress: bool = True,
     wandb: bool = False,
+    allow_import: AllowImport = False,
 ) -> TrainingResult:
     """Go on with a run that was stopped, as if it had not been: the same numbers come out.
 
@@ -92,15 +109,26 @@ def resume(
         reporter: as for `train`.
         progress: as for `train`.
         wandb: as for `train`.
+        allow_import: for a run that was not trained here by you, as for `load_agent`.
     """
     folder = RunFolder(Path(run_dir))
-    config, custom_networks = folder.read_config()
+    config, custom_networks = folder.read_allowed_config(allow_import)
     check_networks(folder, networks, custom=custom_networks)
-    checkpoint = load_checkpoint(folder)
-    return _run(config, folder, checkpoint, _Options(networks, callback, _reporter(reporter, progress), wandb))
+    options = _Options(networks, callback, _reporter(reporter, progress), wandb)
+    with folder.locked():
+        checkpoint = load_checkpoint(folder)
+
+        def go_on(training: Training, learner: Learner) -> int:
+            if checkpoint is None:
+                _save(training, learner, folder)
+            else:
+                training.restore(checkpoint)
+            return training.step
+
+        return _run(config, folder, options, go_on)
 
 
-def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, options: _Options) -> TrainingResult:
+def _run(config: TrainConfig, folder: RunFolder, options: _Options, start: _Start) -> TrainingResult:
     result: TrainingResult | None = None
     with ExitStack() as stack:
         stack.enter_context(_torch_settings(config))
@@ -112,20 +140,16 @@ def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, 
             config, learner.actor, envs.single_observation_space, envs.unwrapped.single_action_space, task.device
         )
         training = Training(config, envs, learner, agent)
-        if checkpoint is None:
-            # Only now, so that a run that cannot even begin leaves no folder behind.
-            folder.create(config, custom_networks=options.networks is not None)
-        else:
-            training.restore(checkpoint)
-        writers = [stack.enter_context(writer) for writer in _writers(config, folder, checkpoint, options)]
+        resumed_at = start(training, learner)
+        writers = [stack.enter_context(writer) for writer in _writers(config, folder, resumed_at, options)]
         if options.reporter is not None:
             options.reporter.begin(config, folder.path, _plan(envs), training.step)
         try:
             with naming_what_is_kept(folder):
-                _loop(training, learner, folder, writers, options)
+                stopped_by = _loop(training, learner, folder, writers, options)
             learner.actor.eval()
             result = TrainingResult(
-                folder.path, agent, training.step, training.seconds, training.mean_return, training.finished
+                folder.path, agent, training.step, training.seconds, training.mean_return, training.finished, stopped_by
             )
         finally:
             if options.reporter is not None:
@@ -135,10 +159,11 @@ def _run(config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, 
 
 def _loop(
     training: Training, learner: Learner, folder: RunFolder, writers: Sequence[RowWriter], options: _Options
-) -> None:
+) -> signal.Signals | None:
+    """Train to the end, or until the callback or a signal, which is returned, stops it."""
     clock = _CheckpointClock()
     stopped = False
-    with _interruptions() as interrupted:
+    with _interruptions() as interruptions:
         while not training.finished and not stopped:
             progress = training.advance()
             if progress is not None:
@@ -147,17 +172,19 @@ def _loop(
                 if options.reporter is not None:
                     options.reporter.report(progress)
                 stopped = options.callback is not None and options.callback(progress) is False
-            stopped = stopped or interrupted.is_set()
+            stopped = stopped or bool(interruptions)
             if clock.due() or stopped or training.finished:
                 with clock.timed():
-                    save_checkpoint(folder, learner, *training.state())
-                    folder.save_weights(learner)
+                    _save(training, learner, folder)
+    return interruptions[0] if interruptions else None
 
 
-def _writers(
-    config: TrainConfig, folder: RunFolder, checkpoint: Checkpoint | None, options: _Options
-) -> Iterator[RowWriter]:
-    step = None if checkpoint is None else int(checkpoint.notes["step"])
+def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
+    save_checkpoint(folder, learner, *training.state())
+    folder.save_weights(learner)
+
+
+def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: _Options) -> Iterator[RowWriter]:
     yield MetricsWriter(folder.metrics, step)
     yield TensorBoardWriter(folder.path, step)
     if options.wandb:
@@ -179,23 +206,29 @@ def _torch_settings(config: TrainConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _interruptions() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second one interrupts as usual."""
-    event = threading.Event()
+def _interruptions() -> Iterator[list[signal.Signals]]:
+    """A list that the first Ctrl-C or SIGTERM is put into; the second does what it usually does."""
+    noted: list[signal.Signals] = []
     if threading.current_thread() is not threading.main_thread():
-        yield event
+        yield noted
         return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(_number: int, _frame: FrameType | None) -> None:
-        event.set()
-        signal.signal(signal.SIGINT, previous)
+    def put_back() -> None:
+        for number, handler in previous.items():
+            # None: it was set by another library in C, and nobody can tell how.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-    previous = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, note)
+    def note(number: int, _frame: FrameType | None) -> None:
+        noted.append(signal.Signals(number))
+        put_back()
+
+    for number in previous:
+        signal.signal(number, note)
     try:
-        yield event
+        yield noted
     finally:
-        signal.signal(signal.SIGINT, previous)
+        put_back()
 
 
 @final

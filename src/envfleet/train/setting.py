@@ -24,6 +24,7 @@ from envfleet.vector import FleetVectorEnv
 
 if TYPE_CHECKING:
     from envfleet.train.agent import Agent
+    from envfleet.train.trust import AllowImport
 
 _PATIENCE = 30_000
 """Steps granted to an episode where nobody set a limit: more than the 27,000 of an Atari game's half hour."""
@@ -86,7 +87,7 @@ class Setting:
         )
 
 
-def as_agent(agent: Agent | str | os.PathLike[str]) -> Agent:
+def as_agent(agent: Agent | str | os.PathLike[str], allow_import: AllowImport) -> Agent:
     """The agent itself, or the one a run's folder holds; with weights that are not finite it is refused."""
     if not isinstance(agent, (str, os.PathLike)):
         # What else plays like an agent may well have no network.
@@ -96,7 +97,7 @@ def as_agent(agent: Agent | str | os.PathLike[str]) -> Agent:
         return agent
     from envfleet.train.checkpoint import load_agent
 
-    return load_agent(Path(agent))
+    return load_agent(Path(agent), allow_import=allow_import)
 
 
 def evaluation_seed(seed: int) -> int:

@@ -24,6 +24,7 @@ from envfleet.vector.member import AnyEnv
 
 if TYPE_CHECKING:
     from envfleet.train.agent import Agent
+    from envfleet.train.trust import AllowImport
 
 SHOWCASE_FILE = "showcase.mp4"
 _DEFAULT_FPS = 30
@@ -56,6 +57,7 @@ def showcase(
     randomize: Mapping[str, Distribution] | None = None,
     deterministic: bool = True,
     max_steps: int | None = None,
+    allow_import: AllowImport = False,
 ) -> Showcase:
     """Play episodes with an agent and film them.
 
@@ -70,11 +72,12 @@ def showcase(
         randomize: Parameters drawn anew for every episode.
         deterministic: Take the likeliest action instead of drawing one.
         max_steps: Cut episodes off after so many steps; by default as for `evaluate`.
+        allow_import: For the folder of a run that was not trained here by you, as for `load_agent`.
     """
     check_integer("episodes", episodes, 1)
     check_integer("seed", seed, 0)
     target = _target(agent_or_run, path)
-    agent = as_agent(agent_or_run)
+    agent = as_agent(agent_or_run, allow_import)
     setting = Setting.of(agent, env_kwargs, randomize, max_steps)
     first_seed = evaluation_seed(seed)
     drawn = draw_parameters(setting.randomize, episodes, first_seed)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +20,7 @@ from torch import Tensor
 
 from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
-from envfleet.train.checkpoint import Checkpoint, restore_learner
+from envfleet.train.checkpoint import Checkpoint, has_learned, restore_generator, restore_learner
 from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
 from envfleet.train.episodes import EpisodeTracker
@@ -26,10 +28,12 @@ from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.interval import Interval
 from envfleet.train.learner import Learner
+from envfleet.train.notes import problems_of
 from envfleet.train.observations import Array, Observations
 from envfleet.train.progress import Progress
 from envfleet.train.rollout import Position, Rollout, begin, collect
 from envfleet.train.watch import Watch, traced
+from envfleet.train.weights import check_names, damage
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REMEMBERED_EPISODES = 100
@@ -131,9 +135,9 @@ class Training:
         """
         self._check_weights()
         check_optimizers(self._learner.optimizers, f"at step {self.step:,}", self.step)
-        assert self._position is not None, "a run is saved after its first rollout"
         tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))} if self._journal else {}
-        tensors |= {f"position{path}": torch.from_numpy(leaf) for path, leaf in _leaves(self._position.observations)}
+        if self._position is not None:
+            tensors |= {name: torch.from_numpy(leaf) for name, leaf in _leaves(self._position.observations)}
         notes = {
             "step": self.step,
             "seconds": self.seconds,
@@ -149,6 +153,7 @@ class Training:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint: learner, counters, and the environments by acting the same again."""
+        self._check(checkpoint)
         notes = checkpoint.notes
         self.step, self.seconds = notes["step"], notes["seconds"]
         self._done_rollouts, self._stream, self._episodes = notes["rollouts"], notes["stream"], notes["episodes"]
@@ -157,6 +162,10 @@ class Training:
         self._interval = Interval.from_state(notes["interval"])
         if "watch" in notes:  # earlier versions wrote none
             self._watch.load_state(notes["watch"])
+        restore_learner(self._learner, checkpoint, learned=has_learned(self._config, notes))
+        self._check_weights()
+        if self._done_rollouts == 0:  # saved before anything was done
+            return
         if self._first_ready is None:
             journal = checkpoint.tensors["journal"].numpy()
             self._journal = [journal]
@@ -166,8 +175,29 @@ class Training:
             self._stream += 1
             self._position = self._begin_stream()
         # Last, because making and replaying environments must not move torch's generator.
-        restore_learner(self._learner, checkpoint)
-        self._check_weights()
+        restore_generator(checkpoint)
+
+    def _check(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint that this run cannot have written."""
+        notes, path = checkpoint.notes, checkpoint.path
+        problems = [*problems_of(notes, self._config.num_envs)]
+        if not problems and notes["rollouts"] > self._rollouts:
+            problems.append(f"rollouts must be at most {self._rollouts}, got {notes['rollouts']}")
+        if not problems and notes["step"] > notes["rollouts"] * self._rollout_size:
+            problems.append(f"step must be at most {notes['rollouts'] * self._rollout_size}, got {notes['step']}")
+        if problems:
+            raise damage(path, "; ".join(problems))
+        if notes["rollouts"] and self._first_ready is None:
+            check_names(path, checkpoint.tensors, ["journal"])
+            self._check_journal(checkpoint.tensors["journal"], notes, path)
+
+    def _check_journal(self, journal: Tensor, notes: Mapping[str, Any], path: Path) -> None:
+        shape = (self._config.num_envs, *(self._envs.single_action_space.shape or ()))
+        longest = notes["rollouts"] * self._learner.rollout_steps
+        shortest = 1 if notes["stream"] else longest
+        if tuple(journal.shape[1:]) != shape or not shortest <= len(journal) <= longest:
+            steps = f"{shortest} to {longest}" if shortest < longest else f"{longest}"
+            raise damage(path, f"the journal must hold {steps} steps of {shape}, got {tuple(journal.shape)}")
 
     def _current_position(self) -> Position:
         steps = sum(map(len, self._journal))
@@ -214,17 +244,33 @@ def _replayed(envs: AnyVectorEnv, seed: int, journal: Array) -> Position:
 
 
 def _compare(observations: Observations, checkpoint: Checkpoint) -> None:
-    for path, leaf in _leaves(observations):
-        if not np.array_equal(leaf, checkpoint.tensors[f"position{path}"].numpy(), equal_nan=leaf.dtype.kind == "f"):
-            warnings.warn(
-                "The environments do not repeat themselves: the same seed and actions led elsewhere than before the "
-                "run was stopped. Training goes on, but not as it would have without the interruption.",
-                stacklevel=2,
-            )
-            return
+    saved = {**checkpoint.tensors, **_of_old(observations, checkpoint)}
+    leaves = _leaves(observations)
+    check_names(checkpoint.path, saved, [name for name, _ in leaves])
+    if any(not np.array_equal(leaf, saved[name].numpy(), equal_nan=leaf.dtype.kind == "f") for name, leaf in leaves):
+        warnings.warn(
+            "The environments do not repeat themselves: the same seed and actions led elsewhere than before the "
+            "run was stopped. Training goes on, but not as it would have without the interruption.",
+            stacklevel=2,
+        )
 
 
-def _leaves(observations: Observations, path: str = "") -> list[tuple[str, Array]]:
+def _of_old(observations: Observations, checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """What earlier versions have saved under names in which a key's own slashes were not told from ours."""
+    names = zip(_leaves(observations), _leaves(observations, escape=str), strict=True)
+    tensors = checkpoint.tensors
+    return {new: tensors[old] for (new, _), (old, _) in names if new not in tensors and old in tensors}
+
+
+def _escaped(key: object) -> str:
+    """A key of a Dict space as a part of a tensor's name: no two keys are written alike."""
+    text = key.replace("~", "~0") if isinstance(key, str) else f"~2{key!r}"
+    return text.replace("/", "~1")
+
+
+def _leaves(
+    observations: Observations, path: str = "position", escape: Callable[[object], str] = _escaped
+) -> list[tuple[str, Array]]:
     if isinstance(observations, dict):
-        return [pair for key, leaf in observations.items() for pair in _leaves(leaf, f"{path}/{key}")]
+        return [pair for key, leaf in observations.items() for pair in _leaves(leaf, f"{path}/{escape(key)}", escape)]
     return [(path, observations)]

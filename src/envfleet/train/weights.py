@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,21 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from envfleet.errors import DamagedRunError
 from envfleet.train.files import replacing
+
+_NAMES = "names"
+"""The entry that lists the tensors a file was written with: safetensors would not miss any of them."""
+
+_NAMED_AT_MOST = 3
 
 
 def save_tensors(path: Path, kind: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
     """Write tensors, and notes that JSON can hold, to a file that says what kind it is."""
     plain = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    entries = {"envfleet": kind, "notes": json.dumps(notes), _NAMES: json.dumps(sorted(plain))}
     with replacing(path) as temporary:
-        save_file(plain, temporary, metadata={"envfleet": kind, "notes": json.dumps(notes)})
+        save_file(plain, temporary, metadata=entries)
 
 
 def load_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -27,17 +34,35 @@ def load_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
         raise FileNotFoundError(f"{path} does not exist; expected a file that a training run of envfleet wrote.")
     try:
         with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
+            entries = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
-        content = json.loads(notes.get("notes", "{}"))
-    except (SafetensorError, ValueError) as error:
-        raise ValueError(f"{path} is damaged or no safetensors file ({error}); restore it or train again.") from error
-    if notes.get("envfleet") != kind:
-        raise ValueError(
+        notes, names = (json.loads(entries.get(entry, default)) for entry, default in (("notes", "{}"), (_NAMES, "[]")))
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise DamagedRunError(
+            f"{path} is damaged or no safetensors file ({error}); restore it or train again."
+        ) from error
+    if entries.get("envfleet") != kind:
+        raise DamagedRunError(
             f"{path} holds other tensors than expected: it should be marked as envfleet's {kind!r}, "
-            f"got {notes.get('envfleet')!r}."
+            f"got {entries.get('envfleet')!r}."
         )
-    return tensors, content
+    if not isinstance(notes, dict) or not isinstance(names, list):
+        raise damage(path, "its notes are not what envfleet writes")
+    check_names(path, tensors, names)
+    return tensors, notes
+
+
+def check_names(path: Path, tensors: Mapping[str, Tensor], names: Iterable[str]) -> None:
+    """Refuse a file without some of the tensors it must hold."""
+    missing = sorted({*map(str, names)} - tensors.keys())
+    if missing:
+        others = f" and {len(missing) - _NAMED_AT_MOST} more" if len(missing) > _NAMED_AT_MOST else ""
+        raise damage(path, f"it lacks the tensors {', '.join(missing[:_NAMED_AT_MOST])}{others}")
+
+
+def damage(path: Path, what: str) -> DamagedRunError:
+    """The error for a file that says what is wrong with it; to be raised."""
+    return DamagedRunError(f"{path} is damaged or was changed: {what}. Restore it from a copy, or train again.")
 
 
 def load_module(module: nn.Module, tensors: Mapping[str, Tensor], what: str) -> None:

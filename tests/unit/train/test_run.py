@@ -242,13 +242,13 @@ class TestSeeds:
         assert metrics["episodes"][-1] == (3 * 11 + 1) * 2
 
 
-def interrupt_at_call(patch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the environments' step of that number press Ctrl-C."""
+def interrupt_at_call(patch: pytest.MonkeyPatch, number: int, kind: signal.Signals = signal.SIGINT) -> None:
+    """Let the environments' step of that number press Ctrl-C, or send another signal."""
     step, calls = AnySpaceEnv.step, iter(range(1, 10**9))
 
     def pressing(self: AnySpaceEnv, action: Any) -> Any:
         if next(calls) == number:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(kind)
         return step(self, action)
 
     patch.setattr(AnySpaceEnv, "step", pressing)

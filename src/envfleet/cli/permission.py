@@ -1,0 +1,59 @@
+"""Whether a command may import the modules that a run names: by option, or by asking at the terminal."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import FlagCreatePairsOff, arg
+
+if TYPE_CHECKING:
+    from envfleet.train.trust import AllowImport
+
+
+@dataclass(frozen=True)
+class Permission:
+    """What may be imported.
+
+    Attributes:
+        allow_import: import the modules that the run's configuration names, which executes them. Runs that you
+            trained on this machine need no permission.
+        allow_module: the same for this module only.
+    """
+
+    allow_import: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    allow_module: Annotated[str | None, arg(metavar="MODULE", help_behavior_hint="")] = None
+
+    def for_run(self, run: Path) -> AllowImport:
+        """What to allow for a run, after a question if that is needed and there is somebody to answer."""
+        # Late: with the folder comes torch, which takes seconds to load, and a help text does not need it.
+        from envfleet.errors import UntrustedRunError
+        from envfleet.train.folder import RunFolder
+        from envfleet.train.trust import modules_named
+
+        given: AllowImport = self.allow_import or self.allow_module or False
+        folder = RunFolder(run)
+        try:
+            folder.read_allowed_config(given)
+        except UntrustedRunError:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise
+            names = modules_named(folder.read_config()[0])
+            if not _says_yes(run, names):
+                raise
+            folder.trust(names)
+            return names
+        return given
+
+
+def _says_yes(run: Path, names: tuple[str, ...]) -> bool:
+    print(
+        f"{run} was not trained here by you. Its configuration names {', '.join(names)}, to be imported: that executes "
+        "the code in it.\nImport it, and trust this run from now on? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
