@@ -45,6 +45,7 @@ SIGNALS = (signal.SIGKILL,) * 4 + (signal.SIGTERM, signal.SIGINT)
 KILLS_A_RUN = 8
 CHECKPOINT_SECONDS = 0.05
 PATIENCE = 60.0
+MOST_TROUBLES = 10
 TIMES = ("seconds", "steps_per_second")
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -65,12 +66,12 @@ def main() -> None:
     # Workers whose trainer was killed become our children, so that none can be overlooked.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     found, generator, started = Findings(), random.Random(options.seed), time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, suppress(KeyboardInterrupt):  # then it was long enough
         warm_up(Path(folder))
-        number = 0
-        while found.kills.total() < options.kills and len(found.troubles) < 10:
+        while found.kills.total() < options.kills and len(found.troubles) < MOST_TROUBLES:
+            number = found.runs.total()
             soak_one(CONFIGS[number % len(CONFIGS)], number, Path(folder), generator, found)
-            number += 1
+            print(f"{found.kills.total()} kills, {found.runs.total()} runs", file=sys.stderr, flush=True)
     seconds = time.monotonic() - started
     print(table(["signal", "times"], [[name, f"{count:,}"] for name, count in sorted(found.kills.items())]))
     print(table(["moment", "times"], [[name, f"{count:,}"] for name, count in sorted(found.moments.items())]))
@@ -116,7 +117,7 @@ def soak_one(config: TrainConfig, number: int, folder: Path, generator: random.R
         kills += not last
         if code not in (0, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT):
             found.troubles.append(f"run {number} ({config.algo}): a process ended with {code}")
-            return
+            break
         found.troubles += [f"run {number}: {left}" for left in left_processes()]
         if last:
             break
@@ -154,7 +155,8 @@ def disturbed(child: int, duration: float, run: Path, generator: random.Random, 
     with suppress(ProcessLookupError):
         os.kill(child, kind)
     code = ended(child)
-    found.kills[kind.name if code or kind != signal.SIGKILL else "too late"] += 1
+    if code or kind != signal.SIGKILL:  # or else it had come to its end before
+        found.kills[kind.name] += 1
     return code
 
 

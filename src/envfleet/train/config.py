@@ -303,7 +303,7 @@ def _is_integer(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     if _is_integer(value):
-        return abs(value) < 2**1023  # larger ones are no floats
+        return bool(abs(value) < 2**1023)  # larger ones are no floats
     return isinstance(value, float) and math.isfinite(value)
 
 

@@ -204,6 +204,28 @@ def test_resuming_a_finished_run_does_the_rest_again(envfleet: Run, tmp_path: Pa
     assert "To try next:" in output
 
 
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_and_saves_it(
+    kind: signal.Signals, code: int, envfleet: Run, unseen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, calls = Unseen.step, iter(range(10**9))
+
+    def stopping(self: Unseen, action: Any) -> Any:
+        if next(calls) == 70:
+            signal.raise_signal(kind)
+        return step(self, action)
+
+    quick = ["--eval-episodes", "0", "--no-showcase"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Unseen, "step", stopping)
+        argv = [*TINY, "--total-steps", "320", "--run-dir", tmp_path / "run", *quick]
+        found, output, errors = envfleet("train", unseen, *argv)
+    assert found == code, errors
+    assert output.splitlines()[-1] == f"    {program('envfleet')} train --resume {tmp_path}/run"
+    assert "Stopped at 96 of 320 steps" in output
+    assert envfleet("train", "--resume", tmp_path / "run", *quick)[0] == 0
+
+
 PROGRAM = """
 import fcntl, os, signal, sys, termios
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may have chosen to ignore it
