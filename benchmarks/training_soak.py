@@ -164,7 +164,8 @@ def moment(run: Path) -> str:
     """Where a run stood, as its folder tells."""
     if not (run / "config.json").exists():
         return "before it had begun"
-    if [*run.rglob("*.partial")]:
+    # Not rglob: it raises where a folder vanishes while it looks.
+    if any(name.endswith(".partial") for _, folders, _ in os.walk(run) for name in folders):
         return "while it was writing a file"
     return "before its first row" if not (run / "metrics.csv").exists() else "while it was learning or resuming"
 
