@@ -277,7 +277,9 @@ NB_MODULE(_core, m) {
         .def("put", &envfleet::InfoPacker::put, "row"_a, "info"_a.none(),
              "Pack one like the last; False if it is not.")
         .def("learn", &envfleet::InfoPacker::learn, "kind"_a, "keys"_a, "types"_a, "formats"_a,
-             "Pack dicts with these keys and types from now on.");
+             "digest"_a, "Pack dicts with these keys and types from now on.")
+        .def("digest", &envfleet::InfoPacker::digest, "row"_a,
+             "Of the info that was put last, into this row, or of none; 0 if it was not packed.");
 
     nb::class_<envfleet::Progress>(m, "Progress",
                                    "Tells another process which row is being worked on.")
@@ -290,6 +292,21 @@ NB_MODULE(_core, m) {
              "observations"_a, "rewards"_a.noconvert(), "infos"_a, "progress"_a, "refuse_nan"_a)
         .def("put", &envfleet::RowPublisher::put, "row"_a, "observation"_a.none(),
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
+
+    using envfleet::Digests;
+    nb::class_<Digests>(m, "Digests", "What environments have shown, as one number a row.")
+        .def(nb::init<nb::list, Digests::Rewards, Digests::Cells>(), "observations"_a,
+             "rewards"_a.noconvert(), "cells"_a.noconvert())
+        .def("begin", &Digests::begin, "row"_a, "info"_a,
+             "An episode begins with the observation in the row and an info of this digest.")
+        .def("add", &Digests::add, "row"_a, "terminated"_a, "truncated"_a, "info"_a,
+             "A step came to the observation and the reward in the row, and to this.");
+    m.def(
+        "digest_of",
+        [](const nb::bytes& bytes, uint64_t before) {
+            return envfleet::digest_of(bytes.c_str(), bytes.size(), before);
+        },
+        "data"_a, "before"_a, "A hash of bytes, after others that came to `before`.");
 
     nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected<envfleet::StepSlot>),
                                    "What is called to step an environment.")
@@ -304,10 +321,10 @@ NB_MODULE(_core, m) {
     nb::class_<RowStepper>(m, "RowStepper", nb::type_slots(collected<RowStepper>),
                            "Steps the environments of some rows in turn.")
         .def(nb::init<nb::object, nb::object, nb::object, nb::object, RowStepper::Flags,
-                      RowStepper::Flags, RowStepper::Flags, RowStepper::Due>(),
+                      RowStepper::Flags, RowStepper::Flags, RowStepper::Due, nb::object>(),
              "publisher"_a.none(), "infos"_a, "progress"_a, "actions"_a.none(),
              "terminated"_a.noconvert(), "truncated"_a.noconvert(), "restarted"_a.noconvert(),
-             "due"_a.noconvert())
+             "due"_a.noconvert(), "digests"_a.none())
         .def("place", &RowStepper::place, "row"_a, "slot"_a, "The environment of a row.")
         .def("begin", &RowStepper::begin, "actions"_a.none(),
              "A turn of all rows begins, with these actions or those that lie in their array.")

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/digests.h"
 #include "bindings/numpy.h"
 
 namespace envfleet {
@@ -154,8 +155,9 @@ class InfoPacker {
 
     // From now on dicts with these keys, in this order, and values of exactly these types are
     // packed as `kind`. Formats: d for float and its subclasses, q for int, ? for bool, n for NumPy
-    // scalars.
-    void learn(uint8_t kind, nb::tuple keys, nb::tuple types, const std::string& formats) {
+    // scalars. `digest` stands for the keys and types.
+    void learn(uint8_t kind, nb::tuple keys, nb::tuple types, const std::string& formats,
+               uint64_t digest) {
         if (keys.size() != types.size() || keys.size() != formats.size() ||
             formats.size() * slot > rows_.shape(1)) {
             throw nb::value_error("keys, types and formats must be of one length and fit a row");
@@ -165,6 +167,17 @@ class InfoPacker {
         for (size_t i = 0; i < formats.size(); ++i)
             fields_.push_back({keys[i], types[i], formats[i]});
         kind_ = kind;
+        digest_ = digest;
+    }
+
+    // Of the info that was put last, into this row, or of none; unknown if it is not like what was
+    // learned.
+    uint64_t digest(size_t row) const {
+        if (row >= kinds_.size()) throw nb::index_error("no such row");
+        const uint8_t kind = kinds_.data()[row];
+        if (kind == 0) return digest_of(nullptr, 0, 0);
+        if (kind != kind_) return Digests::unknown;
+        return digest_of(rows_.data() + row * rows_.shape(1), fields_.size() * slot, digest_);
     }
 
   private:
@@ -224,6 +237,7 @@ class InfoPacker {
             std::memcpy(where, &number, sizeof number);
             return true;
         }
+        std::memset(where, 0, slot);  // they may need less
         if (format == '?') {
             *where = value == Py_True;
             return true;
@@ -242,6 +256,7 @@ class InfoPacker {
     Bytes kinds_;
     std::vector<Field> fields_;
     uint8_t kind_ = 0;
+    uint64_t digest_ = 0;
     bool dirty_ = true;
 };
 

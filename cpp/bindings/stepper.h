@@ -265,16 +265,19 @@ class RowStepper {
     using Due = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
     // `actions`: the array in which the rows' actions lie, or None if they are not just that.
+    // `digests`: where what is shown is noted, or None.
     RowStepper(nb::object publisher, nb::object infos, nb::object progress, nb::object actions,
-               Flags terminated, Flags truncated, Flags restarted, Due due)
+               Flags terminated, Flags truncated, Flags restarted, Due due, nb::object digests)
         : keep_publisher_(std::move(publisher)),
           keep_infos_(std::move(infos)),
           keep_progress_(std::move(progress)),
+          keep_digests_(std::move(digests)),
           column_(std::move(actions)),
           publisher_(keep_publisher_.is_none() ? nullptr
                                                : nb::cast<RowPublisher*>(keep_publisher_)),
           infos_(nb::cast<InfoPacker*>(keep_infos_)),
           progress_(nb::cast<Progress*>(keep_progress_)),
+          digests_(keep_digests_.is_none() ? nullptr : nb::cast<Digests*>(keep_digests_)),
           flags_{std::move(terminated), std::move(truncated), std::move(restarted)},
           due_(std::move(due)),
           slots_(due_.size()) {
@@ -380,18 +383,24 @@ class RowStepper {
         if (publisher_ == nullptr || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 5)
             return false;
         const auto item = [result](Py_ssize_t i) { return PyTuple_GET_ITEM(result, i); };
-        return is_false(item(2)) && is_false(item(3)) &&
-               publisher_->put(row, item(0), item(1), item(4));
+        if (!is_false(item(2)) || !is_false(item(3)) ||
+            !publisher_->put(row, item(0), item(1), item(4))) {
+            return false;
+        }
+        if (digests_ != nullptr) digests_->add(row, false, false, infos_->digest(row));
+        return true;
     }
     static bool is_false(PyObject* flag) { return flag == Py_False || flag == PyArrayScalar_False; }
 
     nb::object keep_publisher_;
     nb::object keep_infos_;
     nb::object keep_progress_;
+    nb::object keep_digests_;
     nb::object column_;
     RowPublisher* publisher_;
     InfoPacker* infos_;
     Progress* progress_;
+    Digests* digests_;
     Flags flags_[3];
     Due due_;
     std::vector<nb::object> slots_;

@@ -8,6 +8,7 @@ import sys
 import zlib
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -31,3 +32,11 @@ def seed_global_generators(seed: Sequence[int]) -> None:
     np.random.seed(words[1])
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(int(words[2]))
+
+
+def global_states() -> list[bytes]:
+    """What all of them are now: the same again if nobody drew from any, or seeded it."""
+    states: list[Any] = [random.getstate(), np.random.get_state(legacy=False)]
+    if "torch" in sys.modules:
+        states.append(sys.modules["torch"].get_rng_state().numpy().tobytes())
+    return [pickle.dumps(state) for state in states]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError
 from envfleet.vector.buffers import Array, LayoutError
+from envfleet.vector.digests import schema_digest, value_digest
 
 Info: TypeAlias = "dict[str, Any]"
 
@@ -157,7 +159,12 @@ class InfoWriter:
             self._kinds[row] = _CARRIED
 
     def _teach(self, kind: int, keys: tuple[str, ...], types: tuple[type, ...]) -> None:
-        self.packer.learn(kind, keys, types, "".join(_QUICK_FORMATS[each] for each in types))
+        formats = "".join(_QUICK_FORMATS[each] for each in types)
+        self.packer.learn(kind, keys, types, formats, schema_digest(keys, types))
+
+    def digest(self, row: int, info: Info) -> int:
+        """The ``info_digest`` of what was put last, into this row."""
+        return info_digest(info) if self._kinds[row] == _CARRIED else self.packer.digest(row)
 
     def _learn(self, signature: tuple[Any, ...], info: Info) -> tuple[int, struct.Struct] | None:
         known = None
@@ -201,6 +208,18 @@ def _check_key(key: Any) -> None:
         ) from None
     if not fits:
         raise LayoutError(f"info: expected keys that are strings, got a {type(key).__name__} that differs from itself")
+
+
+def info_digest(info: Info) -> int:
+    """A number that stands for an info, the same whether or not it can be packed; see ``value_digest``."""
+    if not info:
+        return _core.digest_of(b"", 0)
+    keys, types = tuple(info), tuple(map(type, info.values()))
+    if "final_obs" not in info and InfoSchema.fits(types):
+        with suppress(struct.error):  # an integer beyond 64 bits
+            packed = InfoSchema(keys, types).packer().pack(*info.values())
+            return _core.digest_of(packed, schema_digest(keys, types))
+    return value_digest(info)
 
 
 @final

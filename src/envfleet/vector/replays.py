@@ -1,7 +1,7 @@
 """What environments have gone through since their last reset, kept by the caller.
 
 A lost process takes all of its environments along, the innocent too. Those are rebuilt in the new one: begun again as
-they were, and given the same actions again. One that shows what it had shown last goes on as if nothing had happened.
+they were, and given the same actions again. One that shows all that it had shown goes on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Replays:
         self._lengths = np.full(num_envs, self._room, np.intp)
         self._episodes = np.zeros(num_envs, np.uint64)
         self._ended = np.zeros(num_envs, np.bool_)
+        self._digests = np.zeros(num_envs, np.uint64)
         # Kept together with the actions that led there, whether or not the user was ever given it: in the block it may
         # be overwritten by one that is at work.
         self._shown = [np.zeros_like(array) for array in block.observation_arrays]
@@ -61,6 +62,7 @@ class Replays:
         for shown, observations in zip(self._shown, block.observation_arrays, strict=True):
             shown[rows] = observations[rows]
         self._ended[rows] = block.terminated[rows] | block.truncated[rows]
+        self._digests[rows] = block.digests[rows]
         begun = block.episodes[rows] != self._episodes[rows]
         if begun.any():
             self._begin(self._everyone[rows][begun])
@@ -89,4 +91,5 @@ class Replays:
             [log[row, :length].copy() for log in self._actions],
             bool(self._ended[row]),
             [array[row].copy() for array in self._shown],
+            int(self._digests[row]),
         )

@@ -20,13 +20,14 @@ from envfleet.episodes import Redraw, RedrawnEnv, StreamRecord
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.asking import ask
 from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
+from envfleet.vector.digests import UNKNOWN
 from envfleet.vector.failures import START_OVER, Failure
-from envfleet.vector.infos import Info, InfoWriter
+from envfleet.vector.infos import Info, InfoWriter, info_digest
 from envfleet.vector.member import AnyEnv, Member
 from envfleet.vector.orders import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.origins import Origins
 from envfleet.vector.outputs import as_bool, as_number, refuse_info
-from envfleet.vector.rebuilding import LONGEST, DivergedError, Replay
+from envfleet.vector.rebuilding import LONGEST, Replay, Stage
 from envfleet.vector.restarts import RestartBudget, restart_seed
 from envfleet.vector.share import Activity, ShardRows, ShardTask, close_envs
 
@@ -66,6 +67,10 @@ class Shard:
         self._action_columns: Columns = actions.columns(rows.action_arrays, len(envs))
         self._write_observation = observations.writer(self._observation_columns, rows.pages)
         self._info_writer = InfoWriter(rows.info_rows, rows.info_kinds)
+        is_compared = task.notes_digests and not observations.loose_leaves
+        self._digests = _core.Digests(rows.observation_arrays, rows.rewards, rows.digests) if is_compared else None
+        # Digests of the infos of resets whose rows are yet to be published.
+        self._begun: dict[int, int] = {}
         self._stepper = self._make_stepper()
         self._end_episode = {
             AutoresetMode.NEXT_STEP: self._reset_at_next_step,
@@ -91,7 +96,7 @@ class Shard:
         )
         actions = rows.action_arrays[0] if self._actions.is_single_array else None
         flags = rows.terminated, rows.truncated, rows.restarted
-        stepper = _core.RowStepper(publisher, packer, self._progress, actions, *flags, self._due)
+        stepper = _core.RowStepper(publisher, packer, self._progress, actions, *flags, self._due, self._digests)
         for row, member in enumerate(self._members):
             stepper.place(row, member.step)
         return stepper
@@ -201,7 +206,17 @@ class Shard:
             refuse_info(info)
         if info:
             self._info_writer.put(row, info)
+        if self._digests is not None:
+            self._note_shown(row, info, self._digests)
         self._progress.enter(row + 1)
+
+    def _note_shown(self, row: int, info: Info, digests: _core.Digests) -> None:
+        begun = self._begun.pop(row, None)
+        if begun is not None:  # whatever else the row tells belongs to the episode before
+            digests.begin(row, begun)
+            return
+        terminated, truncated = bool(self._rows.terminated[row]), bool(self._rows.truncated[row])
+        digests.add(row, terminated, truncated, self._info_writer.digest(row, info))
 
     def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
         for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
@@ -257,7 +272,10 @@ class Shard:
         seed = member.begin_episode(member.take_seed(seed))
         if self._origins is not None:
             self._origins.note(row, member.env, seed)
-        return member.reset(seed=seed, options=options)
+        observation, info = member.reset(seed=seed, options=options)
+        if self._digests is not None:
+            self._begun[row] = info_digest(info) if isinstance(info, dict) else UNKNOWN
+        return observation, info
 
     # -- restarts -------------------------------------------------------------------------------------
 
@@ -289,6 +307,7 @@ class Shard:
             self._rows.progress[1] = Activity.ANYTHING
             self._progress.enter(row)
         self._members[row] = self._member(row, env, is_lost=True)
+        self._begun.pop(row, None)
         self._stepper.place(row, self._members[row].step)
         self._rows.touched[row] = False
         self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
@@ -314,17 +333,13 @@ class Shard:
     def _rebuild_row(self, row: int, replay: Replay, deadline: float) -> None:
         assert self._origins is not None
         member, arrays = self._members[row], self._rows.observation_arrays
+        for array, last in zip(arrays, replay.observation, strict=True):
+            array[row] = last  # the lost process may have scribbled there
         member.return_to(replay.episode)
         seed = self._origins.restore(row, replay.episode, member.env)
-        try:
-            observation = replay.play(member, seed, self._actions, partial(self._progress.enter, row), deadline)
-            self._write_observation(row, observation)
-            shown = [array[row].tobytes() for array in arrays]
-        finally:
-            for array, last in zip(arrays, replay.observation, strict=True):
-                array[row] = last
-        if shown != [last.tobytes() for last in replay.observation]:
-            raise DivergedError("it came to another observation")
+        stage = Stage(self._observations, arrays)
+        replay.play(member, seed, self._actions, stage, partial(self._progress.enter, row), deadline)
+        self._rows.digests[row] = replay.digest
         self._rows.rebuilt[row] += 1
         if replay.ended and self._autoreset_mode is AutoresetMode.NEXT_STEP:
             self._due[row] = _RESET

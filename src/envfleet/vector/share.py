@@ -39,6 +39,7 @@ class ShardRows:
         rebuilt: How often each was brought back to where it was.
         touched: Whether anything but steps and resets may have changed it since it was made.
         episodes: See ``Origins``, as for ``origins``.
+        digests: What each has shown since its episode began, see ``_core.Digests``.
     """
 
     observation_arrays: list[Array]
@@ -53,6 +54,7 @@ class ShardRows:
     touched: npt.NDArray[np.bool_]
     episodes: npt.NDArray[np.uint64]
     origins: npt.NDArray[np.uint64]
+    digests: npt.NDArray[np.uint64]
     progress: npt.NDArray[np.uint64]
     parameters: npt.NDArray[np.float64]
     streams: npt.NDArray[np.uint64]
@@ -104,6 +106,7 @@ class ShardTask:
         seeds: Those they were last reset with, one each, if this shard takes another's place.
         cause: Why it has to, or nothing.
         replays: By row, how to bring those back to where they were that need not be restarted then.
+        notes_digests: Whether what its environments show is noted, so that they can be rebuilt elsewhere.
     """
 
     env_fns: Sequence[EnvFn]
@@ -112,3 +115,4 @@ class ShardTask:
     seeds: Sequence[int | None] = ()
     cause: str = ""
     replays: Mapping[int, Replay] = field(default_factory=dict)
+    notes_digests: bool = False

@@ -112,7 +112,10 @@ class AsyncVectorEnv(FleetVectorEnv):
         bounds = split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
         self._num_local = bounds[0][1] if caller_works else 0
         shares = bounds[1 if caller_works else 0 :]
-        tasks = [ShardTask(self.env_fns[first:last], first, self._care) for first, last in shares]
+        tasks = [
+            ShardTask(self.env_fns[first:last], first, self._care, notes_digests=self._care.restart)
+            for first, last in shares
+        ]
         with signals_blocked():  # or an interruption would leave processes that nobody ends
             self._supervisor = Supervisor(context, tasks, daemon)
             # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
