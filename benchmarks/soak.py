@@ -3,6 +3,7 @@
 python benchmarks/soak.py                        two minutes
 python benchmarks/soak.py --minutes 240          hours, if asked
 python benchmarks/soak.py --kills 10000          until so many processes were killed from outside
+python benchmarks/soak.py --faults 10000         until so many things went wrong, of all kinds
 python benchmarks/soak.py --json results.json    the figures as well
 
 Ends with exit code 1 if a transition was lost or wrong, or if memory, open files, processes or threads grew.
@@ -22,7 +23,7 @@ from typing import Any
 
 from harness.machine import this_machine
 from harness.report import machine_text, table
-from soaking.trial import Findings, Plan, Trial
+from soaking.trial import STEP_TIMEOUT, Findings, Plan, Trial
 from soaking.vitals import Vitals
 
 CONSTANT = ("processes", "threads", "descriptors", "shared_files")
@@ -53,8 +54,11 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--minutes", type=float, metavar="M", help="to go on for, default 2, or until --kills is reached")
+    add("--minutes", type=float, metavar="M", help="to go on for, default 2, or until --kills or --faults is reached")
     add("--kills", type=int, default=0, metavar="N", help="processes to kill from outside, at least")
+    add("--faults", type=int, default=0, metavar="N", help="of all kinds, at least")
+    add("--threads", type=int, default=2, metavar="N", help="of the caller, busy all the while, default 2")
+    add("--no-step-timeout", action="store_true", help="nothing may hang then, but stopped workers are waited for")
     add("--num-envs", type=int, default=8, metavar="N", help="default 8")
     add("--num-workers", type=int, default=4, metavar="N", help="default 4")
     add("--start-method", choices=("fork", "spawn", "forkserver"), default="fork", help="default fork")
@@ -68,7 +72,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def plan_of(options: argparse.Namespace) -> Plan:
     """How much was asked for."""
-    minutes = options.minutes if options.minutes is not None else 0.0 if options.kills else 2.0
+    minutes = options.minutes if options.minutes is not None else 0.0 if options.kills or options.faults else 2.0
     return Plan(
         minutes * 60,
         options.kills,
@@ -76,7 +80,10 @@ def plan_of(options: argparse.Namespace) -> Plan:
         options.num_workers,
         options.start_method,
         options.seed,
-        hangs=not options.kills,
+        hangs=not options.kills and not options.no_step_timeout,
+        faults=options.faults,
+        threads=options.threads,
+        step_timeout=None if options.no_step_timeout else STEP_TIMEOUT,
     )
 
 
@@ -110,8 +117,8 @@ def report_text(found: Findings, troubles: list[str]) -> str:
     header = ["held", *(f"{look.seconds:,.0f} s" for look in _some(found.vitals))]
     verdict = "\n".join(troubles[:10]) or "Nothing was lost, nothing was wrong, nothing grew."
     compared = (
-        f"{found.transitions:,} transitions compared; environments restarted {found.restarts:,} times, and rebuilt "
-        f"without a trace {found.rebuilt:,} times."
+        f"{found.faults:,} faults, {found.transitions:,} transitions compared; environments restarted "
+        f"{found.restarts:,} times, and rebuilt without a trace {found.rebuilt:,} times."
     )
     return f"{table(['mishap', 'times'], done)}\n\n{table(header, looks)}\n\n{compared}\n{verdict}"
 
@@ -135,6 +142,7 @@ def as_json(plan: Plan, found: Findings, troubles: list[str]) -> dict[str, Any]:
     return {
         "machine": asdict(this_machine()),
         "plan": asdict(plan),
+        "faults": found.faults,
         "transitions": found.transitions,
         "restarts": found.restarts,
         "rebuilt": found.rebuilt,

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -42,6 +43,8 @@ class Fault(IntEnum):
     UNPICKLABLE = 22
     HUGE_INFO = 23
     WAIT = 24
+    FORK = 25
+    FORK_AND_RETURN = 26
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,15 @@ def _wait(habits: Habits) -> None:
         pass
 
 
+def _fork(_: Habits, *, returns: bool = False) -> None:
+    """Start a child as libraries do, which ends properly or, as in a careless environment, goes on as its parent."""
+    child = os.fork()
+    if child == 0 and not returns:
+        os._exit(0)
+    if child != 0:
+        os.waitpid(child, 0)
+
+
 def _send(number: signal.Signals, _: Habits) -> None:
     os.kill(os.getpid(), number)
     time.sleep(0)  # a stopped process goes on here
@@ -152,7 +164,38 @@ _SUFFERING: dict[Fault, Callable[[Habits], Any]] = {
     Fault.LOOP: _loop,
     Fault.HOLD_GIL: lambda _: ctypes.PyDLL(None).sleep(1000),
     Fault.WAIT: _wait,
+    Fault.FORK: _fork,
+    Fault.FORK_AND_RETURN: partial(_fork, returns=True),
 }
+
+
+class RecoveringEnv(FaultyEnv):
+    """Obeys an order to fail in `reset`, or when it is made again, only once: a mark outlives the process.
+
+    An order for its next constructor lies in the file ``made-<index>`` of the folder ``marks``.
+    """
+
+    def __init__(self, habits: Habits, marks: str) -> None:
+        super().__init__(habits)
+        order = Path(marks, f"made-{habits.index}")
+        with suppress(FileNotFoundError):
+            fault = int(order.read_text())
+            order.unlink()
+            self.suffer(fault)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin the next episode, unless the option "fault" says otherwise and the file "mark" is still there."""
+        if options and "mark" in options:
+            try:
+                Path(options["mark"]).unlink()
+            except FileNotFoundError:
+                options = None
+        return super().reset(seed=seed, options=options)
+
+
+def recovering_fns(num_envs: int, marks: str) -> list[Callable[[], FaultyEnv]]:
+    """As `faulty_fns`, of environments that fail once when told to."""
+    return [partial(RecoveringEnv, Habits(index, 5 + index), marks) for index in range(num_envs)]
 
 
 def faulty_fns(num_envs: int, fifo: str = "", **kinds: Any) -> list[Callable[[], FaultyEnv]]:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import random
 import signal
+import tempfile
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,7 @@ from gymnasium.vector import AutoresetMode
 from envfleet import AsyncVectorEnv
 from envfleet.errors import EnvRaisedError, WorkerError
 from soaking.excuses import Excuses
-from soaking.faulty import Fault, faulty_fns
+from soaking.faulty import Fault, faulty_fns, recovering_fns
 from soaking.oracle import Lone, Transition
 from soaking.vitals import Vitals, look
 
@@ -24,7 +29,16 @@ IN_PLACE = (Fault.RAISE, Fault.BAD_SHAPE, Fault.BAD_DTYPE, Fault.BAD_KEY, Fault.
 DEADLY = (Fault.EXIT, Fault.KILL, Fault.CRASH)
 STUCK = (Fault.LOOP, Fault.STOP, Fault.HOLD_GIL)
 STEP_TIMEOUT = 1.0
+# Environments that fork and do no harm. A child that goes on as its parent is one that the fleet has to end:
+# FORKS = (Fault.FORK, Fault.FORK_AND_RETURN)
+FORKS = (Fault.FORK,)
+# Seconds that making an environment may take.
+START_TIMEOUT = 20.0
+# Seconds that a worker may be stopped before it is continued: short against the time that a step may take.
+LONGEST_PAUSE = 0.05
 LOOK_EVERY = 1.0
+# What is done and is no fault.
+ORDINARY = ("reset", "call")
 # Seconds: from what a step takes to what a fleet needs to be done and asleep.
 DELAYS = (0.0, 0.0003, 0.003)
 
@@ -37,6 +51,9 @@ class Plan:
         seconds: To go on for; infinite if `kills` says when to stop.
         kills: Processes to kill before the end, at least.
         hangs: Whether environments may hang too, which takes a second each.
+        faults: Of all kinds, before the end, at least.
+        threads: Of the caller that work at something else all the while.
+        step_timeout: Of the fleet; without one nothing may hang.
     """
 
     seconds: float
@@ -46,6 +63,9 @@ class Plan:
     start_method: str
     seed: int
     hangs: bool = True
+    faults: int = 0
+    threads: int = 0
+    step_timeout: float | None = STEP_TIMEOUT
 
 
 @dataclass
@@ -59,14 +79,20 @@ class Findings:
     mishaps: Counter[str] = field(default_factory=Counter)
     vitals: list[Vitals] = field(default_factory=list)
 
+    @property
+    def faults(self) -> int:
+        """How many things went wrong on purpose."""
+        return sum(count for name, count in self.mishaps.items() if name not in ORDINARY)
+
 
 class Trial:
     """One fleet and its oracle."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._chance, self.findings = plan, random.Random(plan.seed), Findings()
-        fns = faulty_fns(plan.num_envs)
-        self._lone = [Lone(env_fn, AutoresetMode.NEXT_STEP) for env_fn in fns]
+        self._marks = tempfile.TemporaryDirectory(prefix="envfleet-soak-")
+        fns = recovering_fns(plan.num_envs, self._marks.name)
+        self._lone = [Lone(env_fn, AutoresetMode.NEXT_STEP) for env_fn in faulty_fns(plan.num_envs)]
         self._excuses = Excuses([self._share(worker) for worker in range(plan.num_workers)])
         self._actions = np.zeros(plan.num_envs, np.int64)
         self._envs = AsyncVectorEnv(
@@ -76,14 +102,15 @@ class Trial:
             batch_size=max(1, plan.num_envs // 2),
             on_failure="restart",
             max_restarts=None,
-            step_timeout=STEP_TIMEOUT,
+            step_timeout=plan.step_timeout,
+            start_timeout=START_TIMEOUT,
             check_nan=True,
         )
 
     def run(self) -> Findings:
         """Go on until the plan is fulfilled, or something is wrong."""
         found, begin = self.findings, time.monotonic()
-        with self._envs:
+        with self._marks, busy_threads(self._plan.threads), self._envs:
             self._reset(seed=self._plan.seed)
             self._settle()
             found.vitals.append(look(0.0))
@@ -99,7 +126,9 @@ class Trial:
         return found
 
     def _is_done(self, seconds: float) -> bool:
-        return seconds >= self._plan.seconds and self.findings.mishaps["kill from outside"] >= self._plan.kills
+        plan, found = self._plan, self.findings
+        enough = found.mishaps["kill from outside"] >= plan.kills and found.faults >= plan.faults
+        return seconds >= plan.seconds and enough
 
     def _round(self) -> None:
         choice = self._chance.random()
@@ -107,10 +136,14 @@ class Trial:
             self._reset(seed=self._chance.choice([None, self._chance.randrange(10**6)]))
         elif choice < 0.04:
             self._call()
-        elif choice < 0.05:
+        elif choice < 0.06:
             self._fail_in_a_call()
-        elif choice < 0.055:
+        elif choice < 0.065:
             self._return_what_cannot_travel()
+        elif choice < 0.11:
+            self._fail_in_a_reset()
+        elif choice < 0.15:
+            self._fail_when_made_again()
         if self._chance.random() < 0.6:
             self._take_turns()
         else:
@@ -120,15 +153,26 @@ class Trial:
 
     def _strike(self) -> None:
         """Kill a worker from outside, or stop it, perhaps: at once, at work or when it is done."""
-        if self._chance.random() >= (0.5 if self._plan.kills else 0.1):
+        if self._chance.random() >= (0.5 if self._plan.kills or self._plan.faults else 0.1):
             return
         time.sleep(self._chance.choice(DELAYS) * self._chance.random())
         worker = self._chance.randrange(self._plan.num_workers)
-        if self._envs.processes[worker].is_alive():
+        if self._chance.random() < 0.2:
+            self._pause(worker)
+        elif self._envs.processes[worker].is_alive():
             stops = self._plan.hangs and self._chance.random() < 0.02
             self._excuses.struck(worker)
             os.kill(self._envs.processes[worker].pid or 0, signal.SIGSTOP if stops else signal.SIGKILL)
             self.findings.mishaps["stop from outside" if stops else "kill from outside"] += 1
+
+    def _pause(self, worker: int) -> None:
+        """Stop a worker and continue it: nobody may be lost for that."""
+        process = self._envs.processes[worker]
+        if process.is_alive() and process.pid:
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(LONGEST_PAUSE * self._chance.random())
+            os.kill(process.pid, signal.SIGCONT)
+            self.findings.mishaps["stop and continue"] += 1
 
     def _draw_actions(self) -> None:
         self._actions[:] = [self._chance.randrange(10) for _ in self._actions]
@@ -139,6 +183,45 @@ class Trial:
                 return  # its next step is a reset and takes no action
             self._actions[victim] = fault
             self._note(fault, victim, "step")
+        elif self._chance.random() < 0.1:
+            victim, fault = self._chance.randrange(len(self._actions)), self._chance.choice(FORKS)
+            if not self._lone[victim].finished:
+                self._actions[victim] = fault
+                self._note(fault, victim, "step")
+
+    def _fail_in_a_reset(self) -> None:
+        """Have an environment fail in its reset, once: the row is that of the reset all the same."""
+        self._settle()
+        hangs = self._plan.hangs and self._chance.random() < 0.05
+        kinds = [kind for kind in (*IN_PLACE, *DEADLY) if kind is not Fault.BAD_REWARD]  # a reset has none
+        victim, fault = self._chance.randrange(len(self._actions)), self._chance.choice(STUCK if hangs else kinds)
+        mark = Path(self._marks.name, "reset")
+        mark.touch()
+        options: list[Any] = [None] * len(self._actions)
+        options[victim] = {"fault": int(fault), "mark": str(mark)}
+        self._note(fault, victim, "reset")
+        self._reset(self._chance.choice([None, self._chance.randrange(10**6)]), options)
+        self._check(not mark.exists(), victim, "was not told to fail in its reset")
+
+    def _fail_when_made_again(self) -> None:
+        """Have an environment fail, and its constructor too when it is made again, once: in place or elsewhere."""
+        self._settle()
+        victim = self._chance.randrange(len(self._actions))
+        if self._lone[victim].finished:
+            return
+        in_place = self._chance.random() < 0.5
+        kinds = (*DEADLY, Fault.RAISE) if in_place else DEADLY  # raised elsewhere, it is an error
+        hangs = self._plan.hangs and self._chance.random() < 0.02
+        fault = Fault.LOOP if hangs else self._chance.choice(kinds)
+        order = Path(self._marks.name, f"made-{victim}")
+        order.write_text(str(int(fault)))
+        self._actions[:] = 0
+        self._actions[victim] = first = Fault.RAISE if in_place else Fault.KILL
+        self._note(first, victim, "step")
+        self._note(fault, victim, "creation")
+        self._compare(self._envs.step(self._actions), range(self._plan.num_envs))
+        self._check(not order.exists(), victim, "was not made again")
+        self._settle()
 
     def _fail_in_a_call(self) -> None:
         """Have an environment fail where nothing is asked twice: the call raises, whatever became of the process."""
@@ -171,7 +254,7 @@ class Trial:
         self.findings.mishaps[f"{fault.name.lower()} in {where}"] += 1
         if fault in (*DEADLY, *STUCK):
             self._excuses.will_die(victim, self._worker_of(victim))
-        elif fault in IN_PLACE and where == "step":
+        elif fault in IN_PLACE and where != "call":
             self._excuses.will_fail(victim)
 
     def _share(self, worker: int) -> range:
@@ -216,10 +299,11 @@ class Trial:
             self._compare(result, ids)
         self._excuses.end_phase()
 
-    def _reset(self, seed: int | None) -> None:
+    def _reset(self, seed: int | None, options: Sequence[Any] | None = None) -> None:
         self.findings.mishaps["reset"] += 1
-        self._envs.reset_async(seed=seed)
-        self._strike()
+        self._envs.reset_async(seed=seed, options=options)
+        if options is None:
+            self._strike()
         observations, infos = self._envs.reset_wait()
         for env, lone in enumerate(self._lone):
             found, tells = _row(observations, env), self._tells(infos, env, env)
@@ -267,6 +351,26 @@ class Trial:
     def _check(self, holds: bool, env: int, what: str) -> None:
         if not holds:
             self.findings.wrong.append(f"environment {env}, transition {self.findings.transitions}: {what}")
+
+
+@contextmanager
+def busy_threads(count: int) -> Iterator[None]:
+    """Threads of the caller that work at something else: what a process is forked from must not matter."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.001):
+            sorted(map(hash, range(1000)), reverse=True)
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def _row(observations: dict[str, Any], place: int) -> dict[str, Any]:

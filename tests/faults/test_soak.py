@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fleets import BENCHMARKS
 from soak import grown
-from soaking.faulty import FaultyEnv
+from soaking.faulty import Fault, FaultyEnv
 from soaking.trial import Plan, Trial
 from soaking.vitals import Vitals, look
 
@@ -22,13 +23,14 @@ from envfleet.vector.replays import Replays
 
 
 def test_it_runs_for_seconds(tmp_path: Path) -> None:
-    arguments = ["--minutes", "0.05", "--kills", "8", "--seed", "1", "--json", "soak.json"]
+    arguments = ["--minutes", "0.05", "--kills", "8", "--faults", "20", "--seed", "1", "--json", "soak.json"]
     command = [sys.executable, str(BENCHMARKS / "soak.py"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert "Nothing was lost" in done.stdout
     result = json.loads((tmp_path / "soak.json").read_text())
     assert result["mishaps"]["kill from outside"] >= 8
+    assert result["faults"] >= 20
     assert result["restarts"] + result["rebuilt"] >= 8
     assert result["transitions"] > 100
     assert result["troubles"] == []
@@ -42,6 +44,28 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 SMALL = Plan(seconds=60, kills=0, num_envs=2, num_workers=2, start_method="fork", seed=0, hangs=False)
+
+
+@pytest.mark.parametrize("step_timeout", [None, 30.0])
+def test_faults_of_all_kinds_are_survived(monkeypatch: pytest.MonkeyPatch, step_timeout: float | None) -> None:
+    kinds = cycle([Trial._fail_in_a_reset, Trial._fail_when_made_again, Trial._fail_in_a_call, lambda it: it._pause(0)])
+    monkeypatch.setattr(Trial, "_round", lambda trial: next(kinds)(trial))
+    plan = replace(SMALL, seconds=0, faults=30, num_envs=4, threads=2, step_timeout=step_timeout)
+    found = Trial(plan).run()
+    assert found.wrong == []
+    assert found.faults >= 30
+    assert {name.split()[-1] for name in found.mishaps} == {"reset", "creation", "step", "call", "continue"}
+
+
+def test_a_fork_in_a_step_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork(trial: Trial) -> None:
+        trial._actions[:] = Fault.FORK
+        trial._compare(trial._envs.step(trial._actions), range(2))
+        trial.findings.mishaps["fork"] += 2
+
+    monkeypatch.setattr(Trial, "_round", fork)
+    found = Trial(replace(SMALL, seconds=0, faults=10)).run()
+    assert (found.wrong, found.restarts) == ([], 0)
 
 
 def test_a_wrong_transition_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
