@@ -24,7 +24,7 @@ from .leftovers import MARK, POLL_SECONDS, Belongings, Left
 from .verdicts import CALLER_ENDED, FAILED, NOT_APPLICABLE, Event, Facts
 
 STEP_SECONDS = 2.0
-NOTICE_SECONDS = 12.0
+NOTICE_SECONDS = 20.0
 START_SECONDS = 240.0
 RECOVERY_SECONDS = 60.0
 GOING_ON_SECONDS = 12.0
@@ -158,7 +158,7 @@ class Cell:
         if self._fault != NO_FAULT and not self._marker.exists():
             return {"outcome": FAILED, "reason": "the fault was never reached"}
         failed_at = float(self._marker.read_text()) if self._fault != NO_FAULT else ready["at"]
-        facts["close_limit"] = CLOSE_SECONDS
+        facts |= {"notice_limit": NOTICE_SECONDS, "close_limit": CLOSE_SECONDS}
         return {**facts, **verdicts.noticed(self._diary, failed_at, blocked, log)}
 
 

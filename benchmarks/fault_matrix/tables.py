@@ -8,20 +8,20 @@ from typing import Any
 from .cell import STEPS_AFTER
 from .contestants import ALL, CALLER_KILLED, FAULTS, NO_FAULT
 from .failing_env import FAIL_AT, FAILING, NUM_ENVS
-from .measuring import GONE_SECONDS, NOTICE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
+from .measuring import GONE_SECONDS, SIGNAL_SECONDS, STEP_SECONDS
 from .verdicts import BLOCKED, CALLER_ENDED, CRASHED, FAILED, NOT_APPLICABLE, RAISED, TOLD, Facts, left
 
 Cells = Mapping[str, Mapping[str, Facts]]
 HEADINGS = ("noticed", "names the environment", "rows lost", "neighbours", "after the error", "left behind")
 
-HEAD = f"""# The kill matrix
+HEAD = """# The kill matrix
 
 What becomes of a vector environment when one of its environments fails: envfleet and its peers, every cell measured.
 Made by `python benchmarks/faults.py`, from [faults.json](faults.json), which also has the words of every error.
 
 Each cell says when the caller knew, and whether the error names the environment. *Silent*: it never knew. *Hangs*: the
-call had not returned after {NOTICE_SECONDS:.0f} s (`close()`: after the seconds given). What is **bold** is silently
-wrong, hangs, or leaves something behind. *n/a*: the fault or the check does not exist there; below it says why.
+call had not returned after the seconds given. What is **bold** is silently wrong, hangs, or leaves something behind.
+*n/a*: the fault or the check does not exist there; below it says why.
 
 """
 
@@ -125,7 +125,7 @@ def _notice(facts: Facts) -> str:
     if outcome in (RAISED, TOLD):
         return f"{outcome} after {facts['seconds']:.2f} s"
     if outcome == BLOCKED:
-        return "**hangs**"
+        return f"**hangs** ({facts['notice_limit']:.0f} s)"
     if outcome == CRASHED:
         return f"**the caller ended, exit code {facts['exit_code']}**"
     return (
