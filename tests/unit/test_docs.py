@@ -90,6 +90,17 @@ def test_the_api_page_lists_exactly_the_public_names(module, heading):
     assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == list(module.__all__)
 
 
+def test_every_fault_in_the_table_has_a_test_that_exists() -> None:
+    section = (ROOT / "docs" / "failures.md").read_text().split("## Fault by fault\n")[1].split("\n## ")[0]
+    rows = [row for row in section.splitlines() if row.startswith("| ") and not row.startswith("| fault |")]
+    assert len(rows) > 50
+    for row in rows:
+        linked = re.findall(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)", row)
+        assert linked, f"no test is linked: {row}"
+        for name, path in linked:
+            assert re.search(rf"(def|class) {name}\b", (ROOT / path).read_text()), f"{path} has no {name}: {row}"
+
+
 def test_errors_that_the_documentation_names_can_be_caught_by_that_name() -> None:
     named = {name for page in PAGES for name in re.findall(r"`(\w+Error)`", page.read_text())}
     public = {*envfleet.__all__, *envfleet.native.__all__, *envfleet.train.__all__, *vars(builtins)}
