@@ -19,6 +19,7 @@
 #include "bindings/memory.h"
 #include "bindings/rows.h"
 #include "bindings/stepper.h"
+#include "engine/forked_copy.h"
 #include "engine/mailroom.h"
 #include "engine/watchdog.h"
 
@@ -365,6 +366,20 @@ NB_MODULE(_core, m) {
           "Turn whole pages of shared memory into a copy of this process's own, where they are.");
     m.def("count_up", &envfleet::count_up, "cell"_a.noconvert(),
           "Add one to a number that other processes may add to as well.");
+    m.def(
+        "end_forked_copies",
+        [](nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> memory,
+           nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> progress) {
+            if (progress.shape(0) == 0 || progress.shape(1) < 3) {
+                throw nb::value_error("expected three cells or more a row");
+            }
+            envfleet::ForkedCopyGuard::protect(memory.data(), memory.size(), progress.data(),
+                                               progress.shape(0), progress.shape(1));
+        },
+        "memory"_a.noconvert(), "progress"_a.noconvert(),
+        "From now on a forked copy of this process that writes to `memory`, which must stay, ends; "
+        "the third cell of "
+        "the row at work, in the first, counts that.");
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");
 }

@@ -227,6 +227,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         failures = self._local_shard.close() if self._local_shard is not None else []
         failures += self._end_workers(timeout, terminate)
         warn_of_close(failures)
+        self._supervisor.warn_of_copies()
 
     def _cut_short(self) -> None:
         self._supervisor.kill_workers()

@@ -133,6 +133,7 @@ class Supervisor:
             self._order = order
             self._mailroom.post(0, num_workers, protocol.STEP)
             return
+        self._watch.warn_of_copies()
         # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
         payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
         with signals_blocked():  # a worker that was told of an order must get it
@@ -382,6 +383,11 @@ class Supervisor:
         """Ends the processes and nothing else, from another thread than the one that uses them."""
         for process in self._crew.processes if self._crew.is_ours else ():
             process.kill()
+
+    def warn_of_copies(self) -> None:
+        """Names environments that have forked a copy of their worker which came back, if there are any new ones."""
+        if self._mailroom is not None and self._crew.is_ours:
+            self._watch.warn_of_copies()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom

@@ -16,6 +16,7 @@ from envfleet.vector.cores import usable_cores
 from envfleet.vector.deadline import NEVER, AwakeClock, Deadline
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
+from envfleet.vector.process.copies import ForkedCopies
 from envfleet.vector.process.crew import Crew
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
 from envfleet.vector.restarts import Care
@@ -54,6 +55,7 @@ class Watch:
     ) -> None:
         self._crew, self._mailroom, self._progress, self._bounds = crew, mailroom, progress, bounds
         self._care = care
+        self._copies = ForkedCopies(progress[:, 2])
         self._patience = CallerPatience(len(crew), usable_cores())
         self.check_wanted: Callable[[], None] = lambda: None
         self._last_look = 0.0
@@ -110,6 +112,7 @@ class Watch:
 
     def look(self, workers: list[int]) -> None:
         """Raises LostWorker for the first that is dead, or that has not moved on for ``step_timeout`` seconds."""
+        self.warn_of_copies()
         for worker in workers:
             if not self._crew.is_alive(worker):
                 cause = self._crew.lost(worker).cause
@@ -118,6 +121,10 @@ class Watch:
         now = self._clock.now()
         for worker in workers:
             self._look_at(worker, now)
+
+    def warn_of_copies(self) -> None:
+        """Names environments that have forked a copy of their worker which came back, if there are any new ones."""
+        self._copies.warn()
 
     def _look_at(self, worker: int, now: float) -> None:
         if self._mailroom.is_garbled(worker):

@@ -22,6 +22,7 @@ from envfleet.vector.orders import Order, Report
 from envfleet.vector.parcels import dump_failure, dump_report, dumps
 from envfleet.vector.process import protocol
 from envfleet.vector.process.block import map_block
+from envfleet.vector.process.copies import COPY_CAME_BACK
 from envfleet.vector.process.patience import Patience
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import ShardTask, build_envs, close_envs
@@ -59,11 +60,14 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _core.exit_with_process(task.caller_pid)
     seed_global_generators(task.seed)
-    envs, failure = build_envs(
-        task.shard.env_fns,
-        task.shard.first_index,
-        lambda index: connection.send_bytes(dumps(protocol.Making(index))),
-    )
+    pid = os.getpid()
+
+    def announce(env_index: int) -> None:
+        _end_if_copy(pid, env_index - 1)
+        connection.send_bytes(dumps(protocol.Making(env_index)))
+
+    envs, failure = build_envs(task.shard.env_fns, task.shard.first_index, announce)
+    _end_if_copy(pid, task.shard.first_index + len(envs) - 1 if failure is None else failure.env_index)
     if failure is not None:
         connection.send_bytes(dump_failure(failure))
         return
@@ -73,6 +77,13 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
         close_envs(envs)
         return
     _Worker(task, envs, berth, connection).serve()
+
+
+def _end_if_copy(pid: int, env_index: int) -> None:
+    """Ends a copy of the worker that an environment's constructor has forked, and that has come back from there."""
+    if os.getpid() != pid:
+        os.write(2, f"envfleet: the constructor of environment {env_index} {COPY_CAME_BACK}\n".encode())
+        os._exit(1)
 
 
 @final
@@ -94,8 +105,11 @@ class _Worker:
         memory = map_block(descriptor, layout.size)
         os.close(descriptor)
         rows = layout.rows(memory, first, first + len(envs))
-        control = layout.arrays(memory)["control"]
-        self._mailroom = _core.Mailroom(control, berth.num_workers, num_envs, create=False)
+        arrays = layout.arrays(memory)
+        # It stays for as long as this process does.
+        _core.end_forked_copies(memory, arrays["progress"][first : first + len(envs)])
+        self._memory = memory
+        self._mailroom = _core.Mailroom(arrays["control"], berth.num_workers, num_envs, create=False)
         mode = berth.spaces.autoreset_mode
         self._shard = Shard(task.shard, envs, rows, layout.observations, layout.actions, mode)
 
