@@ -149,6 +149,11 @@ def fuzz_mailroom(dice: Dice) -> None:
         attempt(lambda r=room: r.send(dice.integers(-1, rows + 1, 3), int(dice.integers(4))))  # type: ignore[misc]
 
 
+class _PlainEnv:
+    def step(self, _: object) -> tuple[object, ...]:
+        return np.zeros(2, np.float32), 1.0, False, False, {"a": 1}
+
+
 def fuzz_rows(dice: Dice) -> None:
     rows = int(dice.integers(0, 4))
     page = np.zeros(1, np.uint8)
@@ -159,12 +164,13 @@ def fuzz_rows(dice: Dice) -> None:
     parts: Any = [(None, writer)] if dice.random() < 0.8 else thing(dice)
     publisher = attempt(lambda: _core.RowPublisher(parts, np.zeros(rows), packer, progress, False))
     flags = [np.zeros(rows if dice.random() < 0.9 else rows + 1, np.bool_) for _ in range(3)]
-    stepper = attempt(
-        lambda: _core.RowStepper(publisher, packer, progress, array(dice), *flags, np.zeros(rows, np.uint8))
-    )
+    cells = np.zeros(rows if dice.random() < 0.9 else rows + 1, np.uint64)
+    digests = attempt(lambda: _core.Digests([column], np.zeros(rows), cells))
+    due = np.zeros(rows, np.uint8)
+    stepper = attempt(lambda: _core.RowStepper(publisher, packer, progress, array(dice), *flags, due, digests))
     slot = _core.StepSlot()
-    slot.call(lambda _: (np.zeros(2, np.float32), 1.0, False, False, {"a": 1}), 0, 3)
-    for target in (writer, packer, progress, publisher, stepper, slot):
+    slot.fuse(_PlainEnv(), [], None, None)
+    for target in (writer, packer, progress, publisher, digests, stepper, slot):
         if target is not None:
             poke(dice, target, methods(target), 20)
             if dice.random() < 0.3:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -86,7 +88,7 @@ def test_the_stride_of_an_array_with_one_row_means_nothing() -> None:
 def test_formats_that_read_or_write_beyond_a_value_are_refused(kind: type, format_: str) -> None:
     packer = _core.InfoPacker(np.zeros((1, 8), np.uint8), np.zeros(1, np.uint8))
     with pytest.raises(ValueError, match="does not fit its type"):
-        packer.learn(1, ("a",), (kind,), format_)
+        packer.learn(1, ("a",), (kind,), format_, 0)
 
 
 def test_a_stepper_may_be_entered_again() -> None:
@@ -98,7 +100,7 @@ def test_a_stepper_may_be_entered_again() -> None:
     writer = _core.RowWriter(np.zeros((3, 1), np.float32), lambda *_: None, False, [], np.zeros(1, np.uint8))
     publisher = _core.RowPublisher([(None, writer)], np.zeros(3), packer, progress, False)
     flags = [np.zeros(3, np.bool_) for _ in range(3)]
-    stepper = _core.RowStepper(publisher, packer, progress, None, *flags, np.zeros(3, np.uint8))
+    stepper = _core.RowStepper(publisher, packer, progress, None, *flags, np.zeros(3, np.uint8), None)
     stepped: list[tuple[int, int]] = []
 
     def step(row: int, action: int) -> Any:
@@ -110,7 +112,7 @@ def test_a_stepper_may_be_entered_again() -> None:
 
     for row in range(3):
         slot = _core.StepSlot()
-        slot.call(lambda action, row=row: step(row, action), 0, 100)
+        slot.fuse(SimpleNamespace(step=partial(step, row)), [], None, None)
         stepper.place(row, slot)
     stepper.begin([0, 0, 0])
     assert stepper.run(0) is None
