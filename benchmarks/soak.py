@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +41,8 @@ def main() -> None:
     print(machine_text(this_machine(), os.getloadavg()), end="\n\n", flush=True)
     plan = plan_of(options)
     trial = Trial(plan)
+    # Told of every copy that comes back, which is what some environments here are for.
+    warnings.filterwarnings("ignore", "Environment .* forked", RuntimeWarning)
     with suppress(KeyboardInterrupt):  # then it was long enough
         trial.run()
     found = trial.findings

@@ -141,10 +141,17 @@ def _wait(habits: Habits) -> None:
         pass
 
 
+_SOAK = os.getpid()
+
+
 def _fork(_: Habits, *, returns: bool = False) -> None:
-    """Start a child as libraries do, which ends properly or, as in a careless environment, goes on as its parent."""
+    """Start a child as libraries do, which ends properly or, as in a careless environment, goes on as its parent.
+
+    But not in the soak's own process, where the environments to compare with live.
+    """
+    in_worker = os.getpid() != _SOAK
     child = os.fork()
-    if child == 0 and not returns:
+    if child == 0 and not (returns and in_worker):
         os._exit(0)
     if child != 0:
         os.waitpid(child, 0)

@@ -29,9 +29,8 @@ IN_PLACE = (Fault.RAISE, Fault.BAD_SHAPE, Fault.BAD_DTYPE, Fault.BAD_KEY, Fault.
 DEADLY = (Fault.EXIT, Fault.KILL, Fault.CRASH)
 STUCK = (Fault.LOOP, Fault.STOP, Fault.HOLD_GIL)
 STEP_TIMEOUT = 1.0
-# Environments that fork and do no harm. A child that goes on as its parent is one that the fleet has to end:
-# FORKS = (Fault.FORK, Fault.FORK_AND_RETURN)
-FORKS = (Fault.FORK,)
+# Environments that fork: a child that ends by itself, and one that goes on as its parent, which the fleet has to end.
+FORKS = (Fault.FORK, Fault.FORK_AND_RETURN)
 # Seconds that making an environment may take.
 START_TIMEOUT = 20.0
 # Seconds that a worker may be stopped before it is continued: short against the time that a step may take.
