@@ -8,6 +8,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 # A shell that runs the tests in the background has Ctrl-C ignored, and every process started from here would inherit
@@ -18,6 +19,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Small networks on several threads wait for each other more than they compute, the more so on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes to draw says more about the machine than about the test.
+hypothesis.settings.register_profile("envfleet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("envfleet")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

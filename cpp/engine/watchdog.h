@@ -9,6 +9,7 @@
 #pragma once
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -34,7 +35,7 @@ inline void exit_with_process(int pid) {
     const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     if (pidfd == -1 && errno == ESRCH) _exit(1);
     const bool is_parent = getppid() == pid;
-    std::thread([pid, pidfd, is_parent] {
+    std::thread watcher([pid, pidfd, is_parent] {
         if (pidfd == -1) {
             look_until_gone(pid, is_parent);
         } else {
@@ -43,7 +44,10 @@ inline void exit_with_process(int pid) {
             }
         }
         _exit(1);
-    }).detach();
+    });
+    // By this name whoever looks for threads knows that this one does not matter to a fork.
+    pthread_setname_np(watcher.native_handle(), "envfleet-watch");
+    watcher.detach();
 }
 
 }  // namespace envfleet

@@ -48,6 +48,21 @@ def test_threads_are_noticed() -> None:
     assert not has_threads()
 
 
+class ThreadCountingEnv(FaultyEnv):
+    """Tells whether its process has threads."""
+
+    def has_threads(self) -> bool:
+        return has_threads()
+
+
+def test_workers_have_none_of_their_own_that_count() -> None:
+    """Or fleets that environments make would each start an interpreter of their own, which takes seconds."""
+    with AsyncVectorEnv([partial(ThreadCountingEnv, Habits(0, 5))], context="fork") as envs:
+        if has_threads():
+            pytest.skip("another test has left some")
+        assert envs.call("has_threads") == (False,)
+
+
 def lose_and_go_on(envs: AsyncVectorEnv) -> None:
     oracle = Oracle(4)
     envs.reset(seed=0)

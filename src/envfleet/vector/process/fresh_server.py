@@ -121,5 +121,8 @@ def _serve(channel: Connection, caller_pid: int) -> None:
             pickle.loads(needed)
     except Exception as caught:
         error = f"{type(caught).__name__}: {caught}"
-    channel.send((error, has_threads()))
+    try:
+        channel.send((error, has_threads()))
+    except BrokenPipeError:  # the caller did not wait, or is gone
+        return
     serve(channel, run_pickled, caller_pid)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_WATCHDOG = "envfleet-watch"  # see cpp/engine/watchdog.h
+
 _ENDING = 0.05
 """Seconds within which a thread that has been joined is gone from the kernel's list, too."""
 
@@ -38,10 +40,18 @@ def has_threads() -> bool:
 
 
 def _count() -> int:
+    """The threads of this process, but for the one by which a worker ends with its caller: it holds nothing."""
     try:
-        return len(list(Path("/proc/self/task").iterdir()))
+        return sum(_name(task) != _WATCHDOG for task in Path("/proc/self/task").iterdir())
     except OSError:  # a sandbox without /proc
         return threading.active_count()
+
+
+def _name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:  # it has ended meanwhile, and still counts: whoever asks looks again
+        return ""
 
 
 @contextmanager
