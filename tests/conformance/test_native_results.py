@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 from native_fleets import IDS, N, cart_poles, snapshots, trajectory
+from native_gate import FAIL, QUICK, Gate
 
 from envfleet import NativeVectorEnv, make_vec
 from envfleet.errors import (
@@ -144,17 +145,15 @@ def test_a_closed_fleet_refuses_everything_and_closes_again() -> None:
             call()
 
 
-def test_an_exception_in_an_environment_names_it_and_a_reset_heals() -> None:
-    with make_vec("FrozenLake-v1", N, "native") as envs:
-        envs.reset(seed=1)
-        envs.set_attr("s", 10**6, indices=[3])
-        with pytest.raises(EnvRaisedError, match=r"Environment 3 .* in step\(\)") as caught:
-            envs.step(np.zeros(N, np.int64))
-        assert caught.value.env_indices == (3,)
-        with pytest.raises(ResetNeeded, match="Environment 3 failed"):
-            envs.step(np.zeros(N, np.int64))
-        envs.reset(seed=1)
-        envs.step(np.zeros(N, np.int64))
+def test_an_exception_in_an_environment_names_it_and_a_reset_heals(gate: Gate) -> None:
+    envs, quick = gate.envs, np.full(4, QUICK)
+    with pytest.raises(EnvRaisedError, match=r"Environment 3 .* in step\(\)") as caught:
+        envs.step(np.array([QUICK, QUICK, QUICK, FAIL]))
+    assert caught.value.env_indices == (3,)
+    with pytest.raises(ResetNeeded, match="Environment 3 failed"):
+        envs.step(quick)
+    envs.reset(seed=1)
+    envs.step(quick)
 
 
 def test_fleets_step_in_threads_side_by_side() -> None:
