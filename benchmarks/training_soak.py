@@ -79,7 +79,7 @@ def main() -> None:
     print(f"\n{found.runs.total()} runs compared ({ended}) in {seconds:.0f} s.")
     print("\n".join(found.troubles) or "Every run ended as the undisturbed one; nothing was left behind.")
     if options.json:
-        content = {"machine": asdict(this_machine()), "seed": options.seed, "seconds": seconds, **asdict(found)}
+        content = {"machine": asdict(this_machine()), "seed": options.seed, "seconds": seconds, **vars(found)}
         options.json.write_text(json.dumps(content, indent=2) + "\n")
     sys.exit(bool(found.troubles))
 

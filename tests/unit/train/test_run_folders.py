@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import shutil
@@ -21,12 +22,13 @@ import pytest
 import torch
 from gymnasium import spaces
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from test_run import CONFIGS, EVERY, ROLLOUT, changed, interrupt_at_call, outcome, stop_at
 from tiny_envs import OBSERVATION_SPACES
 
 from envfleet.errors import DamagedRunError, RunInUseError
 from envfleet.train import evaluate, load_agent, plot_runs, resume, train
+from envfleet.train import run as training_run
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.files import remove_partials, replacing
 from envfleet.train.folder import RunFolder
@@ -206,6 +208,30 @@ class TestBeginning:
                 resume(run, callback=killed, progress=False)
         assert resume(run, progress=False).finished
         np.testing.assert_equal(outcome(run), outcome(whole.run_dir))
+
+    @pytest.mark.parametrize(("owner", "name"), [(RunFolder, "save_weights"), (training_run, "save_checkpoint")])
+    def test_killed_between_the_files_of_its_end(
+        self, owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = train(CONFIGS["a2c"], run_dir=tmp_path / "whole", progress=False)
+        run, calls = tmp_path / "run", itertools.count(1)
+
+        save: Callable[..., None] = getattr(owner, name)
+
+        def dying(*args: Any) -> None:
+            save(*args)
+            if next(calls) == 2:  # the first one is that of its start
+                raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, dying)
+            with pytest.raises(Killed):
+                train(CONFIGS["a2c"], run_dir=run, progress=False)
+        assert resume(run, progress=False).finished
+        np.testing.assert_equal(outcome(run), outcome(whole.run_dir))
+        for file in ("actor.safetensors", "critic.safetensors"):
+            ours, wanted = load_file(run / file), load_file(whole.run_dir / file)
+            assert all(ours[name].equal(wanted[name]) for name in wanted)
 
     def test_killed_before_it_had_begun(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run = tmp_path / "run"
