@@ -225,25 +225,6 @@ def test_masks_win_over_keys_that_look_like_them() -> None:
     assert Fleet(2).turn(turn)["_a"].tolist() == [True, True]
 
 
-def test_a_row_of_a_worker_that_died_is_not_read_as_its_successors_are() -> None:
-    """The one in its place counts its schemas anew, and both rows may come in one batch."""
-    rows, kinds = np.zeros((2, ROW_BYTES), np.uint8), np.zeros(2, np.uint8)
-    reader, reports = InfoReader(rows, kinds, [(0, 2)]), []
-    for row, info in enumerate(({"speed": 1.5}, {"lives": 3})):
-        writer = InfoWriter(rows, kinds)  # each worker has its own
-        writer.begin_row(row)
-        writer.put(row, info)
-        reports.append(writer.end())
-    reader.absorb_rows(np.arange(2), reports)
-    infos = reader.read_rows(np.arange(2), reports)
-    assert {key: column.tolist() for key, column in infos.items()} == {
-        "speed": [1.5, 0.0],
-        "_speed": [True, False],
-        "lives": [0, 3],
-        "_lives": [False, True],
-    }
-
-
 class NumberedEnv(gym.Env[Any, Any]):
     observation_space = action_space = gym.spaces.Discrete(2)
 

@@ -231,7 +231,6 @@ class InfoReader:
     ) -> None:
         self._rows, self._kinds, self._bounds = rows, kinds, bounds
         self._schemas: list[dict[int, InfoSchema]] = [{} for _ in bounds]
-        self._schemas_then: list[dict[int, InfoSchema]] = []
         self._no_kinds = bytes(len(kinds))
         self._usual_kinds = b""
         self._usual_infos: list[tuple[str, Array]] = []
@@ -266,15 +265,10 @@ class InfoReader:
         return _join(pieces, len(self._kinds))
 
     def absorb_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> None:
-        """Takes note of new schemas, given one report (or None) for each of some rows, the oldest first."""
-        self._schemas_then = []
-        if not any(report is not None and report.schemas for report in reports):
-            return
+        """Takes note of new schemas, given one report (or None) for each of some rows."""
         for row, report in zip(rows.tolist(), reports, strict=True):
-            shard = self._shard_of(row)
-            self._absorb_report(shard, report)
-            # A worker may have published this row and died, and the one in its place counts its schemas anew.
-            self._schemas_then.append(dict(self._schemas[shard]))
+            if report is not None:
+                self._absorb_report(self._shard_of(row), report)
 
     def read_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> Info:
         """The infos of some rows, in arrays of their number, given one report (or None) each."""
@@ -282,14 +276,14 @@ class InfoReader:
         if not any(kinds):  # all are _EMPTY
             return {}
         pieces: dict[str, list[_Piece]] = {}
-        groups: dict[InfoSchema, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for place, (row, kind, report) in enumerate(zip(rows.tolist(), kinds, reports, strict=True)):
             if kind == _CARRIED and report is not None:
                 _add_pieces(pieces, ((place, info) for info in report.carried.values()))
             elif kind not in (_EMPTY, _CARRIED):
-                known = self._schemas_then[place] if self._schemas_then else self._schemas[self._shard_of(row)]
-                groups.setdefault(_schema(known, kind, row), []).append(place)
-        for schema, places in groups.items():
+                groups.setdefault((self._shard_of(row), kind), []).append(place)
+        for (shard, kind), places in groups.items():
+            schema = _schema(self._schemas[shard], kind, int(rows[places[0]]))
             for key, values in schema.columns(self._rows[rows[places]]).items():
                 pieces.setdefault(key, []).append(_Piece(places, values))
         return _join(pieces, len(rows))
