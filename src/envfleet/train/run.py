@@ -181,8 +181,8 @@ def _loop(
 
 def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     state = training.state()  # refuses to save what is not worth it
-    # The checkpoint last: a run that is killed between the two goes on from an older one and writes both again. The other
-    # way round, a finished run would be left with weights from before its end.
+    # The checkpoint last: a run that is killed between the two goes on from an older one and writes both again.
+    # The other way round, a finished run would be left with weights from before its end.
     folder.save_weights(learner)
     save_checkpoint(folder, learner, *state)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from envfleet.errors import DamagedRunError
 from envfleet.train.files import replacing
+from envfleet.vector.interruptions import signals_blocked
 
 _NAMES = "names"
 """The entry that lists the tensors a file was written with: safetensors would not miss any of them."""
@@ -33,7 +34,8 @@ def load_tensors(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, An
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; expected a file that a training run of envfleet wrote.")
     try:
-        with safe_open(path, framework="pt") as file:
+        # A Ctrl-C comes before or after: torch turns one that comes meanwhile into an error of the file.
+        with signals_blocked(), safe_open(path, framework="pt") as file:
             entries = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
         notes, names = (json.loads(entries.get(entry, default)) for entry, default in (("notes", "{}"), (_NAMES, "[]")))

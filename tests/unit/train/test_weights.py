@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import signal
 from collections import OrderedDict
 from contextlib import closing
 from pathlib import Path
@@ -15,10 +16,12 @@ import pytest
 import safetensors.torch
 import torch
 from gymnasium.vector.utils import batch_space
+from safetensors import safe_open
 from tiny_envs import ACTION_SPACES, ANY_SPACE, OBSERVATION_SPACES
 from torch import nn
 
 from envfleet import uniform
+from envfleet.train import weights
 from envfleet.train.algorithms import make_learner
 from envfleet.train.checkpoint import load_agent, load_checkpoint, restore_learner, save_checkpoint
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
@@ -436,3 +439,35 @@ class TestOwnNetworks:
     def test_outputs_that_do_not_fit_are_refused(self, tmp_path: Path, networks: Networks, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             train(self.config, run_dir=tmp_path / "run", networks=networks, progress=False)
+
+
+def test_an_interruption_while_a_file_is_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some.safetensors"
+    weights.save_tensors(path, "checkpoint", {"one": torch.ones(2)}, {})
+
+    class Interrupted:
+        """As torch does, turns a Ctrl-C that comes while it reads into an error of its own."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._file = safe_open(*args, **kwargs)
+
+        def __enter__(self) -> Any:
+            self._file.__enter__()
+            return self
+
+        def __exit__(self, *raised: Any) -> None:
+            self._file.__exit__(*raised)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def get_tensor(self, name: str) -> torch.Tensor:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ValueError("could not determine the shape") from None
+            return self._file.get_tensor(name)
+
+    monkeypatch.setattr(weights, "safe_open", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        weights.load_tensors(path, "checkpoint")
