@@ -185,7 +185,7 @@ class TestStop:
         config = dataclasses.replace(config, env_kwargs={**config.env_kwargs, "nested": True})
         with pytest.raises(NonFiniteError, match=r"is 1e\+39 at \['where'\]\[1\], more than the 3\.40282e\+38 that fl"):
             train(config, run_dir=tmp_path / "run", progress=False)
-        assert not list((tmp_path / "run").glob("*.safetensors"))
+        assert_as_it_began(tmp_path / "run")
 
     @EVERY
     def test_before_the_first_step(self, algo: str, flawed: Any, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ class TestUpdates:
         config = dataclasses.replace(CONFIGS[algo], max_grad_norm=max_grad_norm)  # type: ignore[call-arg]
         with pytest.raises(NonFiniteError) as caught:
             train(config, run_dir=run, networks=networks, callback=flooding, progress=False)
-        assert not list(run.glob("*.safetensors"))
+        assert_as_it_began(run)
         assert "no checkpoint yet" in str(caught.value) or "goes on from there" in str(caught.value)
         return caught.value
 
@@ -552,3 +552,12 @@ class TestEmptySpaces:
         result = train(self.config(algo, observations=kind, actions=kind), run_dir=tmp_path / "run", progress=False)
         assert result.finished
         assert evaluate(result.agent, episodes=1, num_envs=1, backend="sync").returns == (5.0,)
+
+
+def assert_as_it_began(run: Path) -> None:
+    """Nothing was saved but what a run begins with, which is finite."""
+    tensors, notes = load_tensors(run / "checkpoint" / "latest.safetensors", "checkpoint")
+    assert notes["step"] == 0
+    for name in ("actor", "critic"):
+        tensors |= load_tensors(run / f"{name}.safetensors", f"{name} weights")[0]
+    assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
