@@ -225,6 +225,25 @@ def test_masks_win_over_keys_that_look_like_them() -> None:
     assert Fleet(2).turn(turn)["_a"].tolist() == [True, True]
 
 
+def test_a_row_of_a_lost_worker_is_not_read_as_those_of_its_successor() -> None:
+    """A worker publishes a row and is lost; the one in its place publishes another; both are received in one batch."""
+    rows, kinds = np.zeros((2, ROW_BYTES), np.uint8), np.zeros(2, np.uint8)
+    reader, reports = InfoReader(rows, kinds, [(0, 2)]), []
+    for row, info in enumerate(({"speed": 1.5}, {"lives": 3})):
+        writer = InfoWriter(rows, kinds)  # each worker has its own
+        writer.begin_row(row)
+        writer.put(row, info)
+        reports.append(writer.end())
+    for order in (np.array([0, 1]), np.array([1, 0])):
+        told = [reports[row] for row in order]
+        reader.absorb_rows(order, told)
+        infos = reader.read_rows(order, told)
+        assert infos["speed"][order == 0].tolist() == [1.5]
+        assert infos["lives"][order == 1].tolist() == [3]
+        assert infos["_speed"].tolist() == (order == 0).tolist()
+        assert infos["_lives"].tolist() == (order == 1).tolist()
+
+
 class NumberedEnv(gym.Env[Any, Any]):
     observation_space = action_space = gym.spaces.Discrete(2)
 

@@ -119,6 +119,8 @@ class InfoWriter:
         self._kinds = kinds
         self._known: dict[tuple[Any, ...], tuple[int, struct.Struct] | None] = {}
         self._schemas: dict[int, InfoSchema] = {}
+        # A lost worker may have published rows that nobody has read yet: they must not be taken for ours.
+        self._free_kinds = iter(sorted({*range(_EMPTY + 1, _CARRIED)} - {*kinds.tolist()}))
         self._report = InfoReport()
         self.packer = _core.InfoPacker(rows, kinds)
         self.begin = self.packer.begin
@@ -171,9 +173,8 @@ class InfoWriter:
         types = signature[len(info) :]
         if len(self._known) >= _MAX_SCHEMAS:  # an environment that invents keys must not fill our memory
             return None
-        if "final_obs" not in info and InfoSchema.fits(types):
-            schema, kind = InfoSchema(tuple(info), types), len(self._schemas) + 1
-            self._schemas[kind] = self._report.schemas[kind] = schema
+        if "final_obs" not in info and InfoSchema.fits(types) and (kind := next(self._free_kinds, None)) is not None:
+            schema = self._schemas[kind] = self._report.schemas[kind] = InfoSchema(tuple(info), types)
             known = kind, schema.packer()
         self._known[signature] = known
         return known
@@ -243,7 +244,7 @@ class InfoReader:
     def _absorb_report(self, shard: int, report: InfoReport | None) -> None:
         if report is not None and report.schemas:
             self._schemas[shard].update(report.schemas)
-            self._usual_kinds = b""  # a worker that took a dead one's place counts them anew
+            self._usual_kinds = b""  # a worker that took a dead one's place may use its kinds again
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
         """The infos of the turn that just ended, given one report (or None) a shard."""
