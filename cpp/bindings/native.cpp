@@ -122,10 +122,8 @@ NB_MODULE(_native, m) {
         .def("send_stored", &PyPool::send_stored, "env_ids"_a,
              "Sets environments to work with their actions in the actions array.")
         .def("send_resets", &PyPool::send_resets, "options"_a, "Has all environments reset.")
-        .def(
-            "receive", &PyPool::receive, "count"_a, "timeout"_a.none(),
-            "The first that are done; None if that takes longer than so many seconds, False if all "
-            "were recalled meanwhile.")
+        .def("receive", &PyPool::receive, "count"_a, "timeout"_a.none(),
+             "The first that are done; None if that takes longer than so many seconds.")
         .def(
             "recall", &PyPool::recall, "timeout"_a.none(),
             "Waits for those at work and forgets all that was sent; returns those that take longer "

@@ -3,15 +3,12 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
-#include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -233,18 +230,17 @@ class PyPool {
     nb::object recv(size_t most) {
         const Visit visit(*exclusive_);
         if (!visit) return nb::none();
-        Use use(*this);
+        const Use use(*this);
         const size_t count = std::min(most, pool_->rows_out());
         if (!ready || count == 0 || !arrays_.batch_observations.is_none()) return nb::none();
-        nb::object received;
-        if (receive_into(received, count, {}, use) != Wait::done) return nb::none();
+        const nb::object ids = received(count, {});
         if (exclusive_->is_told_to_leave()) return nb::none();
-        const std::span<const int64_t> rows = *plain_rows(received);
+        const std::span<const int64_t> rows = *plain_rows(ids);
         for (const int64_t row : rows) arrays_.out.data()[row] = std::byte{0};
         if (fails(pool_->failure_among(rows))) return nb::bool_(false);
         const Selection some = Selection::of(rows);
         nb::dict infos = infos_among(some);
-        infos["env_id"] = received;
+        infos["env_id"] = ids;
         return nb::make_tuple(arrays_.observations.front().copy(some), arrays_.rewards.copy(some),
                               arrays_.terminated.copy(some), arrays_.truncated.copy(some), infos);
     }
@@ -261,36 +257,26 @@ class PyPool {
         std::fill(at_work_.begin(), at_work_.end(), uint8_t{1});
     }
 
-    // The first that are done, int64 (count,); None if that takes longer than so many seconds;
-    // False if all were recalled meanwhile, by a signal handler or another thread.
+    // The first that are done, int64 (count,); None if that takes longer than so many seconds.
     nb::object receive(size_t count, std::optional<double> timeout) {
-        Use use(*this);
+        const Use use(*this);
         if (count > pool_->rows_out()) throw nb::value_error("fewer are at work");
-        nb::object rows;
-        switch (receive_into(rows, count, timeout, use)) {
-            case Wait::late:
-                return nb::none();
-            case Wait::recalled:
-                return nb::bool_(false);
-            default:
-                return rows;
-        }
+        const nb::object ids = received(count, timeout);
+        return ids.is_valid() ? ids : nb::none();
     }
 
     // Waits for those at work and forgets all that was sent; returns those that take longer than so
     // many seconds and go on.
     std::vector<int64_t> recall(std::optional<double> timeout) {
         Nanoseconds deadline = deadline_in(timeout);
-        ++recalls_;
-        if (!wait_for_other_threads(deadline)) return all_rows();
-        Use use(*this);
+        const Use use(*this);
         gave_up_ = true;  // unless they come back
         for (;;) {
             bool done = false;
             const Nanoseconds start = now();
             let_others_run([&] { done = pool_->recall(next_look(deadline)); });
             if (done) break;
-            look_around(use);
+            look_around();
             if (timeout) deadline += lost_since(start);
             if (now() < deadline) continue;
             if (auto rows = pool_->rows_under_way(); !rows.empty()) return rows;
@@ -390,34 +376,19 @@ class PyPool {
     bool ready = false;
 
   private:
-    enum class Wait { done, late, recalled };
-
-    // A call that works on rows or waits for them. There is one at a time: two threads in one
-    // environment would break it. Whoever comes second is told so, and nothing has happened.
+    // A call that works on rows or waits for them. There is one at a time, whoever makes it past
+    // the fleet, which lets nobody else in: two threads in one environment would break it.
     class Use {
       public:
-        explicit Use(PyPool& pool) : pool_(pool) { take(); }
-        ~Use() {
-            if (has_it_) pool_.is_used_ = false;
+        explicit Use(PyPool& pool) : pool_(pool) {
+            pool_.check_unused();
+            pool_.is_used_ = true;
         }
+        ~Use() { pool_.is_used_ = false; }
         Use(const Use&) = delete;
         Use& operator=(const Use&) = delete;
 
-        // Lets signal handlers run, which may use the pool, and other threads meanwhile.
-        void run_handlers() {
-            has_it_ = pool_.is_used_ = false;
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-            take();
-        }
-
       private:
-        void take() {
-            pool_.check_unused();
-            has_it_ = pool_.is_used_ = true;
-            pool_.user_ = pthread_self();
-        }
-
-        bool has_it_ = false;
         PyPool& pool_;
     };
 
@@ -444,28 +415,6 @@ class PyPool {
         if (is_used_) raise_in_use();
     }
 
-    // False if a thread that uses the pool does not come back before the deadline. From now on no
-    // quick call begins: whoever calls again takes a closer look.
-    bool wait_for_other_threads(Nanoseconds deadline) {
-        while (is_used_) {
-            if (pthread_equal(user_, pthread_self())) raise_in_use();
-            if (now() >= deadline) return false;
-            ready = false;
-            let_others_run([&] {
-                pool_->stop_receiving();
-                usleep(500);
-            });
-            if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        }
-        return true;
-    }
-
-    std::vector<int64_t> all_rows() const {
-        std::vector<int64_t> rows(num_envs());
-        std::iota(rows.begin(), rows.end(), 0);
-        return rows;
-    }
-
     // Sends rows with the actions that are stored, all or none.
     void set_to_work(std::span<const int64_t> rows) {
         for (size_t i = 0; i < rows.size(); ++i) {
@@ -480,24 +429,22 @@ class PyPool {
         if (pool_->rows_out() != 0) throw nb::value_error("some environments are at work");
     }
 
-    // Receives the first that are done into a new array.
-    Wait receive_into(nb::object& array, size_t count, std::optional<double> timeout, Use& use) {
+    // The first that are done, in a new array; no object if that takes longer than so many seconds.
+    nb::object received(size_t count, std::optional<double> timeout) {
         npy_intp size = static_cast<npy_intp>(count);
-        array = Column::checked(PyArray_SimpleNew(1, &size, NPY_INT64));
+        nb::object array = Column::checked(PyArray_SimpleNew(1, &size, NPY_INT64));
         const std::span rows(reinterpret_cast<int64_t*>(Column(array).data()), count);
         const Nanoseconds deadline = deadline_in(timeout);
-        const uint64_t recalls = recalls_;
         for (;;) {
             bool done = false;
             const auto work = [&] { done = pool_->receive(rows, next_look(deadline)); };
             pool_->may_wait_for(count) ? let_others_run(work) : run(work);
             if (done) break;
-            look_around(use);
-            if (recalls_ != recalls || pool_->rows_out() < count) return Wait::recalled;
-            if (now() >= deadline) return Wait::late;
+            look_around();
+            if (now() >= deadline) return {};
         }
         for (const int64_t row : rows) at_work_[row] = 0;
-        return Wait::done;
+        return array;
     }
 
     // Seconds that a pool which nobody has closed waits for rows that are out.
@@ -606,8 +553,8 @@ class PyPool {
         const Nanoseconds gap = now() - last_look;
         return gap < 4 * look_interval ? 0 : gap - look_interval;
     }
-    void look_around(Use& use) const {
-        use.run_handlers();
+    void look_around() const {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
         exclusive_->check();
     }
 
@@ -783,9 +730,7 @@ class PyPool {
     nb::object shared_;
     bool gave_up_ = false;          // on rows that were recalled and did not come
     std::vector<uint8_t> at_work_;  // which rows were sent and not received
-    bool is_used_ = false;          // by a call, of this thread:
-    pthread_t user_{};
-    uint64_t recalls_ = 0;
+    bool is_used_ = false;          // by a call
     bool has_plans_ = false;
     bool copies_actions_ = false;
     uint64_t turns_ = 0;

@@ -89,9 +89,6 @@ class AnyPool {
     // Waits for rows that are being worked on, and forgets all that are out. False if the deadline
     // passed or a signal arrived first: those that are being worked on are still out then.
     virtual bool recall(int64_t deadline) = 0;
-
-    // Has a receive() that waits, in another thread, return false now.
-    virtual void stop_receiving() = 0;
     virtual size_t rows_out() const = 0;
     virtual std::vector<int64_t> rows_under_way() = 0;
 

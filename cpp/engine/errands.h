@@ -73,27 +73,16 @@ class Errands {
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) {
         check_here();
         const uint64_t wanted = received_ + rows.size();
-        const uint32_t stops = stops_.load(std::memory_order_seq_cst);
-        auto is_stopped = [&] { return stops_.load(std::memory_order_seq_cst) != stops; };
-        auto ready = [&] {
-            return finished_.load(std::memory_order_seq_cst) >= wanted || is_stopped();
-        };
+        auto ready = [&] { return finished_.load(std::memory_order_seq_cst) >= wanted; };
         for (;;) {
             const uint64_t finished = finished_.load(std::memory_order_seq_cst);
             if (finished >= wanted) break;
-            if (is_stopped()) return false;
             if (work_on(shares_[0], sent_, wanted - finished)) continue;
             if (!wait(ready, wanted, deadline)) return false;
         }
         const std::lock_guard lock(rings_mutex_);
         for (int64_t& row : rows) row = done_[received_++ % done_.size()];
         return true;
-    }
-
-    // Has a receive() that waits, in another thread, return false.
-    void stop_receiving() {
-        stops_.fetch_add(1, std::memory_order_seq_cst);
-        results_.ring();
     }
 
     // Whether helpers have a part in the next so many results, so that to receive them may mean to
@@ -271,8 +260,7 @@ class Errands {
     std::atomic<uint64_t> wanted_{0};  // so many done are worth waking the caller for
     std::atomic<double> usual_{0};     // nanoseconds a row
     std::atomic<bool> stopping_{false};
-    std::atomic<uint32_t> stops_{0};  // how often somebody had receive() return
-    Seats seats_;                     // the caller's is the first
+    Seats seats_;  // the caller's is the first
     const Patience patience_;
     Crowding crowding_;  // of the caller
     SharedBell go_;

@@ -121,7 +121,6 @@ class Pool final : public AnyPool {
     }
     bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
     bool recall(Nanoseconds deadline) override { return errands_.recall(deadline); }
-    void stop_receiving() override { errands_.stop_receiving(); }
     size_t rows_out() const override { return errands_.out(); }
     std::vector<int64_t> rows_under_way() override { return errands_.under_way(); }
 

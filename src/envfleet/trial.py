@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
@@ -13,6 +12,7 @@ from typing import Any, final
 
 from envfleet import _core
 from envfleet.plan import StepCost, measure_step
+from envfleet.vector.deadline import AwakeClock
 from envfleet.vector.parcels import dumps_by_value
 from envfleet.vector.process.starting import main_module_hidden, start_quietly
 from envfleet.vector.process.threads import forks_unreported, has_threads
@@ -22,6 +22,7 @@ TIME_LIMIT = 20.0
 """Seconds; one that takes longer to be made and to take a few steps is slow enough for a process of its own."""
 
 _GRACE = 1.0
+_LOOK_EVERY = 0.05
 
 
 @final
@@ -67,11 +68,11 @@ def _start(env_fn: EnvFn, connection: Connection) -> BaseProcess:
 
 
 def _result(process: BaseProcess, connection: Connection) -> StepCost:
-    deadline = time.monotonic() + TIME_LIMIT
-    while not connection.poll(0.05):
+    clock = AwakeClock(_LOOK_EVERY)
+    while not connection.poll(_LOOK_EVERY):
         if not process.is_alive() and not connection.poll(0):
             break  # a child of the environment's may hold the other end
-        if time.monotonic() > deadline:
+        if clock.now() > TIME_LIMIT:
             raise TrialLostError(f"had not taken a few steps after {TIME_LIMIT:g} s")
     try:
         result = connection.recv()

@@ -115,7 +115,6 @@ class NativeShard:
         if self._unsent is not None:
             return np.empty(0, np.int64), [self._unsent]
         rows = self._pool.receive(count, timeout)
-        assert rows is not False, "one call of a fleet at a time: nobody can have recalled them"
         if rows is None:
             raise multiprocessing.TimeoutError(
                 f"Fewer than {count} environments were ready after {timeout} s. They are still at work: recv() again."
