@@ -57,7 +57,7 @@ check: setup
 	$(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES)
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --side-by-side --durations 10
 
 # The record of what was compared, then the table in the docs that is made from it, then the test that both agree.
 oracle: setup

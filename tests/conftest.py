@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+import side_by_side
 
 # A shell that runs the tests in the background has Ctrl-C ignored, and every process started from here would inherit
 # that: the tests of interruptions would wait for something that cannot happen.
@@ -23,6 +24,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # How long an example takes to draw says more about the machine than about the test.
 hypothesis.settings.register_profile("envfleet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("envfleet")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See the module."""
+    side_by_side.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """See the module."""
+    if processes := config.getoption("--side-by-side"):
+        config.pluginmanager.register(side_by_side.SideBySide(processes))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,8 +21,6 @@ from envfleet.testing.envs import CounterConfig, CounterEnv
 from envfleet.trial import measure_apart
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 
-CALLER = os.getpid()
-
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +111,11 @@ def test_one_that_exits_the_interpreter_does_not_end_the_program() -> None:
 
 
 def test_a_program_with_threads_measures_in_a_process_without() -> None:
+    caller = os.getpid()
+
     def deed() -> None:
         assert threading.active_count() == 1
-        assert os.getppid() == CALLER
+        assert os.getppid() == caller
 
     with a_thread(), envfleet.make_vec(lambda: MenaceEnv(deed, "step"), 2) as envs:
         assert "measured" not in envs.plan
