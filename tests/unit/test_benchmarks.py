@@ -467,6 +467,28 @@ def test_before_and_after_are_compared_turn_by_turn() -> None:
     assert "-10.0%" in compare.instructions_text([change])
 
 
+def test_the_best_turns_show_what_other_programs_hide() -> None:
+    alone, beside_others = (
+        (100.0, 102.0, 98.0, 100.0, 98.0, 100.0, 98.0, 98.0),
+        (51.0, 105.0, 9.0, 45.0, 7.0, 2.0, 97.0, 1.0),
+    )
+    sides = [
+        throughput.EngineResult("envfleet-sync before", steps_per_second=alone, median=99.0),
+        throughput.EngineResult("envfleet-sync after", steps_per_second=beside_others, median=27.0),
+    ]
+    change = compare._timed(throughput.WorkloadResult(Workload("CartPole-v1", 8), tuple(sides)), "envfleet-sync")
+    assert change is not None
+    assert change.best == pytest.approx((105 + 97) / (102 + 100))
+    assert change.ratio < 0.5
+    (header, _, row) = compare.speeds_text([change]).splitlines()[-3:]
+    columns = [cell.strip() for cell in header.split("|")]
+    assert row.split("|")[columns.index("best turns")].strip() == "1.000"
+
+
+def test_the_best_turns_of_few_are_the_single_best() -> None:
+    assert compare.best_turns((3.0, 1.0, 2.0)) == 3.0
+
+
 # --- verdicts --------------------------------------------------------------------------------------------
 
 
