@@ -24,7 +24,7 @@ import numpy.typing as npt
 from envfleet.randomize import Distribution, ParameterTable, generator
 
 if TYPE_CHECKING:
-    from envfleet.vector.member import AnyEnv
+    from envfleet.vector.fused_env import AnyEnv
 
 Randomize: TypeAlias = Mapping[str, Distribution]
 

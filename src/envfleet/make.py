@@ -19,9 +19,9 @@ from envfleet.randomize import Distribution, ParameterTable, check_parameter_nam
 from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
 from envfleet.trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
-from envfleet.vector.atari import AtariVectorEnv, has_atari, make_atari
+from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.native import has_native, make_native
+from envfleet.native.env import has_native, make_native
 from envfleet.vector.share import EnvFn
 
 _BACKENDS = {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 from envfleet.vector.share import EnvFn
 
 _WARM_UP_STEPS = 5

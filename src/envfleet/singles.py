@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec, _find_spec
 
 from envfleet.episodes import RedrawnEnv, StreamOrigin
 from envfleet.native.own import OwnEnvironment
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 
 EnvMaker: TypeAlias = Callable[..., AnyEnv]
 Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]

@@ -12,8 +12,8 @@ from typing import Any, final
 
 from envfleet import _core
 from envfleet.plan import StepCost, measure_step
-from envfleet.vector.deadline import AwakeClock
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.runtime import AwakeClock
+from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.starting import main_module_hidden, start_quietly
 from envfleet.vector.process.threads import forks_unreported, has_threads
 from envfleet.vector.share import EnvFn

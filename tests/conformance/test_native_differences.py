@@ -58,7 +58,7 @@ def test_the_same_when_they_are_drawn(when: str) -> None:
 
 def test_the_pool_itself_checks_the_size_of_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     # The guard behind the guard: whatever Python lets through, no row writes into its neighbour.
-    monkeypatch.setattr("envfleet.vector.native.check_varied", lambda *_: None)
+    monkeypatch.setattr("envfleet.native.env.check_varied", lambda *_: None)
     with pytest.raises(ValueError, match=r"environment 1: with these .* takes 2784 bytes.* 360"):
         NativeVectorEnv("Humanoid-v5", 3, env_kwargs=EXCLUDED, varied=[{}, INCLUDED, {}])
     with pytest.raises(ValueError, match="environment 2: with these parameters its observation takes 360 bytes"):

@@ -18,7 +18,7 @@ from envfleet import NativeVectorEnv, make_vec, native, uniform
 from envfleet.errors import EnvRaisedError
 from envfleet.native import snapshots as format_of
 from envfleet.testing import assert_same
-from envfleet.vector.native import EnvState
+from envfleet.native.env import EnvState
 
 pytestmark = pytest.mark.usefixtures("box2d")
 

@@ -15,7 +15,7 @@ from fleets import STEP_TIMEOUT, make, soon, zeros
 from soaking.faulty import Fault
 
 from envfleet.errors import WorkerStuckError
-from envfleet.vector.deadline import AwakeClock
+from envfleet.vector.runtime import AwakeClock
 
 PAUSE = 3.5
 PROGRAM = """

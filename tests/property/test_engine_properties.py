@@ -18,9 +18,9 @@ from envfleet.testing import assert_same
 from envfleet.testing.envs import CounterConfig, CounterEnv
 from envfleet.testing.reference import stack_infos
 from envfleet.testing.strategies import info_scripts
-from envfleet.vector.buffers import BlockLayout, LayoutError, cast
+from envfleet.vector.layout import BlockLayout, LayoutError, cast
 from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoReport, InfoWriter
-from envfleet.vector.member import Member
+from envfleet.vector.fused_env import Member
 from envfleet.vector.quick_spaces import quicken, restore
 
 # No deadline: other work on the same cores must not fail a test.

@@ -20,7 +20,7 @@ from envfleet import AsyncVectorEnv, SyncVectorEnv
 from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 from envfleet.testing.envs import Command, CounterConfig, CounterEnv, TroubleEnv
-from envfleet.vector.member import Member
+from envfleet.vector.fused_env import Member
 
 BACKENDS = {"sync": SyncVectorEnv, "process": partial(AsyncVectorEnv, num_workers=2)}
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envfleet import _native
-from envfleet.native.plans import EpisodePlans
-from envfleet.vector.buffers import Array, BlockLayout, Columns, LayoutError, SpaceLayout, aligned_zeros
-from envfleet.vector.fleet_buffers import Rows
+from envfleet.native.planned_episodes import EpisodePlans
+from envfleet.vector.layout import Array, BlockLayout, Columns, LayoutError, SpaceLayout, aligned_zeros
+from envfleet.vector.block import Rows
 from envfleet.vector.infos import Info
-from envfleet.vector.orders import Report
+from envfleet.vector.engine import Report
 from envfleet.vector.spaces import FleetSpaces
 
 _FLAGS = ("terminated", "truncated", "finished", "out")

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.native import catalogue
 from envfleet.native.catalogue import UnsupportedError
-from envfleet.vector.native import NativeVectorEnv
+from envfleet.native.env import NativeVectorEnv
 
 _NAMESPACE = "envfleet"
 

@@ -20,7 +20,7 @@ from envfleet.randomize import Distribution, draw_parameters
 from envfleet.train.setting import Setting, as_agent, check_fits, check_integer, evaluation_seed, seeded
 from envfleet.train.still import Exposures, picture_of
 from envfleet.train.video import Frame, write_still, write_video
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 
 if TYPE_CHECKING:
     from envfleet.train.agent import Agent

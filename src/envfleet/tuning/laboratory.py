@@ -25,7 +25,7 @@ from envfleet.singles import make_env, spec_of
 from envfleet.tuning.setups import EnvCost, Setup
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv
 from envfleet.vector.failures import Failure, as_error
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 
 _NUM_SAMPLES = 128
 _SAMPLING_SECONDS = 0.2

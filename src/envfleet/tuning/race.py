@@ -17,7 +17,7 @@ from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.native import has_native
+from envfleet.native.env import has_native
 
 Progress: TypeAlias = Callable[[str], None]
 

@@ -1,6 +1,6 @@
 """The engine: vector environments and what they are made of."""
 
-from envfleet.vector.native import NativeVectorEnv
+from envfleet.native.env import NativeVectorEnv
 from envfleet.vector.process import AsyncVectorEnv
 from envfleet.vector.ray import RayVectorEnv
 from envfleet.vector.sync import SyncVectorEnv

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.vector.failures import Failure
-from envfleet.vector.orders import CallOrder, Report, SetAttrOrder
+from envfleet.vector.engine import CallOrder, Report, SetAttrOrder
 
 AnyEnv = gymnasium.Env[Any, Any]
 

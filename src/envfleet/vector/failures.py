@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
-from envfleet.vector.buffers import LayoutError
+from envfleet.vector.layout import LayoutError
 
 Answer = TypeVar("Answer")
 

@@ -8,8 +8,8 @@ from typing import final
 
 import numpy as np
 
-from envfleet.vector.orders import Order, ResetOrder, StepOrder
-from envfleet.vector.rebuilding import Replay
+from envfleet.vector.engine import Order, ResetOrder, StepOrder
+from envfleet.vector.replay import Replay
 from envfleet.vector.replays import Replays
 from envfleet.vector.share import ShardTask
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from envfleet.vector.buffers import LayoutError, cast
+from envfleet.vector.layout import LayoutError, cast
 
 _SCALAR = ()
 _FLOAT64 = np.dtype(np.float64)

@@ -9,7 +9,7 @@ from typing import TypeAlias, final
 
 from envfleet.errors import WorkerError
 from envfleet.vector.lost import LostWorker
-from envfleet.vector.restarts import Care, RestartBudget
+from envfleet.vector.recovery import Care, RestartBudget
 
 AsError: TypeAlias = Callable[[LostWorker, str], WorkerError]
 """What to raise of a lost worker, given what else is to be said of it."""

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
-from envfleet.vector.orders import Options
-from envfleet.vector.rebuilding import Replay
+from envfleet.vector.engine import Options
+from envfleet.vector.replay import Replay
 from envfleet.vector.share import ShardRows
 
 Rows: TypeAlias = npt.NDArray[np.intp]

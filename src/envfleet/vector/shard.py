@@ -19,16 +19,16 @@ from envfleet import _core
 from envfleet.episodes import Redraw, RedrawnEnv, StreamRecord
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.asking import ask
-from envfleet.vector.buffers import Columns, SpaceLayout, check_no_nan
+from envfleet.vector.layout import Columns, SpaceLayout, check_no_nan
 from envfleet.vector.digests import UNKNOWN
 from envfleet.vector.failures import START_OVER, Failure
 from envfleet.vector.infos import Info, InfoWriter, info_digest
-from envfleet.vector.member import AnyEnv, Member
-from envfleet.vector.orders import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.fused_env import AnyEnv, Member
+from envfleet.vector.engine import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.origins import Origins
 from envfleet.vector.outputs import as_bool, as_number, refuse_info
-from envfleet.vector.rebuilding import LONGEST, Replay, Stage
-from envfleet.vector.restarts import RestartBudget, restart_seed
+from envfleet.vector.replay import LONGEST, Replay, Stage
+from envfleet.vector.recovery import RestartBudget, restart_seed
 from envfleet.vector.share import Activity, ShardRows, ShardTask, close_envs
 
 # What a row's next step is to do, if it is not to step.

@@ -11,12 +11,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from envfleet.vector.buffers import Array
+from envfleet.vector.layout import Array
 from envfleet.vector.failures import Failure
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 from envfleet.vector.pages import PageRows
-from envfleet.vector.rebuilding import Replay
-from envfleet.vector.restarts import Care
+from envfleet.vector.replay import Replay
+from envfleet.vector.recovery import Care
 
 EnvFn: TypeAlias = Callable[[], AnyEnv]
 

@@ -12,7 +12,7 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 
 ObservationMode: TypeAlias = "str | tuple[Space[Any], Space[Any]]"
 

@@ -12,13 +12,13 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_env_fns
-from envfleet.vector.buffers import aligned_zeros
+from envfleet.vector.layout import aligned_zeros
 from envfleet.vector.failures import as_error, warn_of_close
-from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
-from envfleet.vector.member import AnyEnv
-from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.fused_env import AnyEnv
+from envfleet.vector.engine import Order, Report, ResetOrder
 from envfleet.vector.pages import num_pages
-from envfleet.vector.restarts import OnFailure, checked_care
+from envfleet.vector.recovery import OnFailure, checked_care
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import EnvFn, ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import (

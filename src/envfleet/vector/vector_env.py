@@ -30,12 +30,12 @@ from envfleet.errors import (
 )
 from envfleet.randomize import ParameterTable
 from envfleet.vector import arguments
-from envfleet.vector.buffers import LayoutError
+from envfleet.vector.layout import LayoutError
 from envfleet.vector.exclusive import LEAST_PATIENCE, close_when_free, exclusive_for, wait_for_others
 from envfleet.vector.failures import as_error
-from envfleet.vector.fleet_buffers import Buffers, Rows
+from envfleet.vector.block import Buffers, Rows
 from envfleet.vector.infos import Info
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import FleetSpaces
 
 if TYPE_CHECKING:

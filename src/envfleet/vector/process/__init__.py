@@ -1,5 +1,5 @@
 """Environments in worker processes: the block they share, the workers, and the supervisor that watches them."""
 
-from envfleet.vector.process.async_env import AsyncVectorEnv
+from envfleet.vector.process.env import AsyncVectorEnv
 
 __all__ = ["AsyncVectorEnv"]

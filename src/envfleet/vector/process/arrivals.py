@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from envfleet.vector import lost
-from envfleet.vector.deadline import AwakeClock
+from envfleet.vector.runtime import AwakeClock
 from envfleet.vector.failures import Failure
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
-from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.workers import Crew
 from envfleet.vector.spaces import EnvFace
 
 Answer: TypeAlias = "list[EnvFace] | Failure"

@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.vector.utils import clear_mpi_env_vars
 
 from envfleet.vector.failures import Failure
-from envfleet.vector.parcels import dump_failure, dumps_by_value
+from envfleet.vector.pickling import dump_failure, dumps_by_value
 from envfleet.vector.process.fork_server import ForkServer, serve
 from envfleet.vector.process.sent_task import load_task, present_folder
 from envfleet.vector.process.starting import main_module_hidden, start_quietly

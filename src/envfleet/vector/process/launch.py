@@ -19,8 +19,8 @@ from typing import Any, final
 from gymnasium.vector.utils import clear_mpi_env_vars
 
 from envfleet.vector.global_generators import fleet_seed
-from envfleet.vector.parcels import dumps_by_value
-from envfleet.vector.process.block import OUT_OF_DESCRIPTORS, descriptors_text
+from envfleet.vector.pickling import dumps_by_value
+from envfleet.vector.process.shared_memory import OUT_OF_DESCRIPTORS, descriptors_text
 from envfleet.vector.process.fork_server import ForkServer, ForkServerError
 from envfleet.vector.process.fresh_server import fresh_fork_server, run_pickled
 from envfleet.vector.process.sent_task import dump_task

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from envfleet.vector.failures import Failure
-from envfleet.vector.parcels import dumps_by_value
+from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.worker import WorkerTask
 
 _NOTE = (

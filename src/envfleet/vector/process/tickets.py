@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.deadline import NEVER, Deadline
+from envfleet.vector.runtime import NEVER, Deadline
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker
-from envfleet.vector.orders import Report, ResetOrder
-from envfleet.vector.parcels import dumps_by_value, load_report
+from envfleet.vector.engine import Report, ResetOrder
+from envfleet.vector.pickling import dumps_by_value, load_report
 from envfleet.vector.process import protocol
-from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.workers import Crew
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.replays import Replays
 

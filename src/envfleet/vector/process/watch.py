@@ -13,13 +13,13 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.vector import lost
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.deadline import NEVER, AwakeClock, Deadline
+from envfleet.vector.runtime import NEVER, AwakeClock, Deadline
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.process import protocol
 from envfleet.vector.process.copies import ForkedCopies
-from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.workers import Crew
 from envfleet.vector.process.patience import ASLEEP, CallerPatience
-from envfleet.vector.restarts import Care
+from envfleet.vector.recovery import Care
 from envfleet.vector.share import Activity
 
 _Sign: TypeAlias = tuple[int, tuple[int, int], int]

@@ -15,13 +15,13 @@ from typing import final
 from envfleet import _core
 from envfleet.episodes import redrawn
 from envfleet.vector.failures import Failure
-from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.block import FleetLayout
 from envfleet.vector.global_generators import seed_global_generators
-from envfleet.vector.member import AnyEnv
-from envfleet.vector.orders import Order, Report
-from envfleet.vector.parcels import dump_failure, dump_report, dumps
+from envfleet.vector.fused_env import AnyEnv
+from envfleet.vector.engine import Order, Report
+from envfleet.vector.pickling import dump_failure, dump_report, dumps
 from envfleet.vector.process import protocol
-from envfleet.vector.process.block import map_block
+from envfleet.vector.process.shared_memory import map_block
 from envfleet.vector.process.copies import COPY_CAME_BACK
 from envfleet.vector.process.patience import Patience
 from envfleet.vector.shard import Shard

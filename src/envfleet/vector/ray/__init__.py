@@ -1,5 +1,5 @@
 """Environments in Ray actors, on as many machines as there are: shards there, the block here, rows on the way."""
 
-from envfleet.vector.ray.ray_env import RayVectorEnv
+from envfleet.vector.ray.env import RayVectorEnv
 
 __all__ = ["RayVectorEnv"]

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from envfleet.episodes import redrawn
-from envfleet.vector.buffers import aligned_zeros
+from envfleet.vector.layout import aligned_zeros
 from envfleet.vector.failures import Failure
-from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.block import FleetLayout
 from envfleet.vector.global_generators import seed_global_generators
-from envfleet.vector.member import AnyEnv
-from envfleet.vector.orders import Report
-from envfleet.vector.parcels import dump_failure, dump_report, dumps
+from envfleet.vector.fused_env import AnyEnv
+from envfleet.vector.engine import Report
+from envfleet.vector.pickling import dump_failure, dump_report, dumps
 from envfleet.vector.ray.cluster import import_ray
-from envfleet.vector.ray.freight import Freight, Results
+from envfleet.vector.ray.wire import Freight, Results
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import FleetSpaces, faces_of

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
-from envfleet.vector.deadline import AwakeClock
+from envfleet.vector.runtime import AwakeClock
 from envfleet.vector.failures import Failure
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.ray.actors import Actors, Ref

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from envfleet.vector import lost
-from envfleet.vector.deadline import AwakeClock
+from envfleet.vector.runtime import AwakeClock
 from envfleet.vector.lost import LostWorker
 from envfleet.vector.ray.actors import Actors, Ref
 

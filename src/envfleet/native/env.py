@@ -20,14 +20,14 @@ from envfleet.native import catalogue, snapshots
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
-from envfleet.native.model import Model
-from envfleet.native.plans import EpisodePlans, PlannedEpisodes
-from envfleet.native.shard import NativeShard
+from envfleet.native.twin import Model
+from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
+from envfleet.native.engine import NativeShard
 from envfleet.vector import arguments
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.block import Rows
 from envfleet.vector.infos import Info
-from envfleet.vector.orders import Order, Report, ResetOrder, StepOrder
+from envfleet.vector.engine import Order, Report, ResetOrder, StepOrder
 from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv, Indices, Options, Seed, StepResult
 

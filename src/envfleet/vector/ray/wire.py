@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from envfleet.vector.buffers import Array
+from envfleet.vector.layout import Array
 from envfleet.vector.share import ShardRows
 
 _HEADER = struct.Struct("=I")

@@ -8,7 +8,7 @@ from typing import Any, final
 import cloudpickle
 
 from envfleet.vector.failures import Failure
-from envfleet.vector.orders import Report
+from envfleet.vector.engine import Report
 
 
 def dumps(value: Any) -> bytes:

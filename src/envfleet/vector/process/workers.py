@@ -16,9 +16,9 @@ from weakref import WeakSet
 from envfleet.vector.failures import Failure
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.lost import LostWorker
-from envfleet.vector.orders import Report
+from envfleet.vector.engine import Report
 from envfleet.vector.process.launch import Launcher
-from envfleet.vector.process.line import Line, ready_lines
+from envfleet.vector.process.pipe import Line, ready_lines
 from envfleet.vector.share import ShardTask
 
 _KILL_GRACE = 1.0

@@ -15,25 +15,25 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
 from envfleet.vector.cores import usable_cores
-from envfleet.vector.deadline import Deadline, deadline_after
+from envfleet.vector.runtime import Deadline, deadline_after
 from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.legacy import Legacy
 from envfleet.vector.lost import LostWorker, lost_error
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.parcels import dumps_by_value, load_report
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.pickling import dumps_by_value, load_report
 from envfleet.vector.process import protocol
 from envfleet.vector.process.arrivals import Arrivals
-from envfleet.vector.process.block import create_block
-from envfleet.vector.process.crew import Crew
+from envfleet.vector.process.shared_memory import create_block
+from envfleet.vector.process.workers import Crew
 from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import Berth
-from envfleet.vector.rebuilding import Replay
+from envfleet.vector.replay import Replay
 from envfleet.vector.replacing import Replacements
 from envfleet.vector.replays import Replays
-from envfleet.vector.restarts import Care
+from envfleet.vector.recovery import Care
 from envfleet.vector.share import Activity, ShardTask
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 

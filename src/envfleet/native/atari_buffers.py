@@ -10,10 +10,10 @@ import numpy.typing as npt
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
-from envfleet.vector.buffers import Array, LayoutError, SpaceLayout
-from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.layout import Array, LayoutError, SpaceLayout
+from envfleet.vector.block import Rows
 from envfleet.vector.infos import Info
-from envfleet.vector.orders import Report
+from envfleet.vector.engine import Report
 from envfleet.vector.spaces import FleetSpaces
 
 _KEYS = ("lives", "frame_number", "episode_frame_number")

@@ -10,7 +10,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from envfleet.native.catalogue import NativeKind, UnsupportedError
-from envfleet.vector.member import AnyEnv
+from envfleet.vector.fused_env import AnyEnv
 from envfleet.vector.spaces import EnvFace
 
 

@@ -14,11 +14,11 @@ from envfleet import _native
 from envfleet.errors import EnvRaisedError
 from envfleet.native.arguments import NO_LIMIT
 from envfleet.native.catalogue import Companions
-from envfleet.native.model import Model
-from envfleet.native.plans import EpisodePlans
+from envfleet.native.twin import Model
+from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.vector.failures import Failure
-from envfleet.vector.fleet_buffers import Rows
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.block import Rows
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 
 
 class NativeEnvError(RuntimeError):

@@ -10,11 +10,11 @@ from typing import Any, final
 import numpy as np
 
 from envfleet import _core
-from envfleet.vector.buffers import Array, SpaceLayout
+from envfleet.vector.layout import Array, SpaceLayout
 from envfleet.vector.global_generators import global_states
 from envfleet.vector.infos import info_digest
-from envfleet.vector.member import Member
-from envfleet.vector.orders import Options
+from envfleet.vector.fused_env import Member
+from envfleet.vector.engine import Options
 from envfleet.vector.outputs import as_bool, as_number
 from envfleet.vector.pages import PageRows
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.episodes import PLACE_WORDS
-from envfleet.vector.buffers import Array, BlockLayout, Columns, SpaceLayout
+from envfleet.vector.layout import Array, BlockLayout, Columns, SpaceLayout
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
-from envfleet.vector.orders import Report
+from envfleet.vector.engine import Report
 from envfleet.vector.origins import NUM_WORDS
 from envfleet.vector.pages import PageLayout, Pages
 from envfleet.vector.share import ShardRows

@@ -19,12 +19,12 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.native.parameters import UnsupportedError
 from envfleet.vector import arguments
-from envfleet.vector.atari_buffers import AtariBuffers
-from envfleet.vector.buffers import Array
+from envfleet.native.atari_buffers import AtariBuffers
+from envfleet.vector.layout import Array
 from envfleet.vector.failures import Failure
-from envfleet.vector.fleet_buffers import Rows
+from envfleet.vector.block import Rows
 from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.spaces import EnvFace, checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed
 

@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet.errors import WorkerError
-from envfleet.vector.deadline import deadline_after
+from envfleet.vector.runtime import deadline_after
 from envfleet.vector.failures import Failure, unless_failed
-from envfleet.vector.fleet_buffers import FleetLayout
+from envfleet.vector.block import FleetLayout
 from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.legacy import Legacy
 from envfleet.vector.lost import LostWorker, lost_error
-from envfleet.vector.orders import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.parcels import dumps_by_value, load_report
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.pickling import dumps_by_value, load_report
 from envfleet.vector.ray.actors import Actors, Ref
 from envfleet.vector.ray.arrivals import Arrivals
-from envfleet.vector.ray.freight import Freight, Results
+from envfleet.vector.ray.wire import Freight, Results
 from envfleet.vector.ray.watch import INTERVAL, Call, Watch
 from envfleet.vector.replacing import Replacements
 from envfleet.vector.share import ShardTask

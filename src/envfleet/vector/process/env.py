@@ -16,14 +16,14 @@ from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
 from envfleet.vector.cores import usable_cores
 from envfleet.vector.failures import Failure, as_error, warn_of_close
-from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
 from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.engine import Order, Report, ResetOrder
 from envfleet.vector.pages import num_pages
 from envfleet.vector.process.forks import keep_apart
-from envfleet.vector.process.supervisor import Supervisor
+from envfleet.vector.process.engine import Supervisor
 from envfleet.vector.replays import Replays
-from envfleet.vector.restarts import OnFailure, checked_care
+from envfleet.vector.recovery import OnFailure, checked_care
 from envfleet.vector.shard import Shard
 from envfleet.vector.share import EnvFn, ShardTask, build_envs, split
 from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces

@@ -9,14 +9,14 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.episodes import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
-from envfleet.vector.buffers import aligned_zeros
+from envfleet.vector.layout import aligned_zeros
 from envfleet.vector.failures import warn_of_close
-from envfleet.vector.fleet_buffers import FleetBuffers, FleetLayout, Rows
-from envfleet.vector.orders import Order, Report, ResetOrder
+from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.engine import Order, Report, ResetOrder
 from envfleet.vector.ray.actors import Actors
 from envfleet.vector.ray.cluster import actors_that_fit, checked_demand, connect
-from envfleet.vector.ray.dispatcher import Dispatcher
-from envfleet.vector.restarts import OnFailure, checked_care
+from envfleet.vector.ray.engine import Dispatcher
+from envfleet.vector.recovery import OnFailure, checked_care
 from envfleet.vector.share import EnvFn, ShardTask, split
 from envfleet.vector.spaces import ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
 from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
