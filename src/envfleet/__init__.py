@@ -22,10 +22,11 @@ from envfleet.errors import (
     WorkerStuckError,
 )
 from envfleet.make import make_vec
+from envfleet.native.env import NativeVectorEnv
 from envfleet.native.fleets import register as _register_native_envs
 from envfleet.randomize import choice, normal, uniform
 from envfleet.tuning import TuningResult, tune
-from envfleet.vector import AsyncVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
 

@@ -11,18 +11,18 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
-from envfleet.episodes import StreamOrigin
+from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.native.catalogue import UnsupportedError
+from envfleet.native.env import NativeVectorEnv, has_native, make_native
 from envfleet.native.own import OwnEnvironment
 from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
+from envfleet.redraw import ParameterStream
 from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
 from envfleet.trial import TrialLostError, TrialRaisedError, measure_apart
-from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, NativeVectorEnv, RayVectorEnv, SyncVectorEnv
-from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
-from envfleet.vector.cores import usable_cores
-from envfleet.native.env import has_native, make_native
-from envfleet.vector.share import EnvFn
+from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
+from envfleet.vector.fused_env import EnvFn
+from envfleet.vector.runtime import usable_cores
 
 _BACKENDS = {
     "auto": "auto",
@@ -187,12 +187,12 @@ def _make_from_functions(spec: EnvSpec, request: _Request, parameters: Parameter
     return envs
 
 
-def _origins(request: _Request) -> list[StreamOrigin] | None:
+def _origins(request: _Request) -> list[ParameterStream] | None:
     """Where each environment's parameters come from, if every episode has its own."""
     if not request.randomize or request.randomize_on != "reset":
         return None
     assert request.randomize_seed is not None
-    return [StreamOrigin(request.randomize, request.randomize_seed, i) for i in range(request.num_envs)]
+    return [ParameterStream(request.randomize, request.randomize_seed, i) for i in range(request.num_envs)]
 
 
 def _checked_backend(backend: Any, vectorization_mode: Any) -> str:

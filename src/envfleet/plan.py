@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from envfleet.vector.fused_env import AnyEnv
-from envfleet.vector.share import EnvFn
+from envfleet.vector.fused_env import AnyEnv, EnvFn
 
 _WARM_UP_STEPS = 5
 _MEASURED_STEPS = 200

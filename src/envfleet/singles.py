@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, _find_spec
 
-from envfleet.episodes import RedrawnEnv, StreamOrigin
 from envfleet.native.own import OwnEnvironment
+from envfleet.redraw import ParameterStream, RedrawnEnv
 from envfleet.vector.fused_env import AnyEnv
 
 EnvMaker: TypeAlias = Callable[..., AnyEnv]
@@ -67,7 +67,7 @@ def make_env(spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapp
 
 
 def redrawn_env(
-    spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper], origin: StreamOrigin
+    spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper], origin: ParameterStream
 ) -> RedrawnEnv:
     """Makes one environment after another, each with the parameters of its episode."""
     # Gymnasium's checker looks at an environment's first steps only, so that the first one is enough.

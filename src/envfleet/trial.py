@@ -12,11 +12,9 @@ from typing import Any, final
 
 from envfleet import _core
 from envfleet.plan import StepCost, measure_step
-from envfleet.vector.runtime import AwakeClock
+from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pickling import dumps_by_value
-from envfleet.vector.process.starting import main_module_hidden, start_quietly
-from envfleet.vector.process.threads import forks_unreported, has_threads
-from envfleet.vector.share import EnvFn
+from envfleet.vector.runtime import AwakeClock, forks_unreported, has_threads, main_module_hidden, start_quietly
 
 TIME_LIMIT = 20.0
 """Seconds; one that takes longer to be made and to take a few steps is slow enough for a process of its own."""

@@ -17,8 +17,8 @@ from own_environments import SOURCES, build
 from envfleet import NativeVectorEnv, make_vec, native, uniform
 from envfleet.errors import EnvRaisedError
 from envfleet.native import snapshots as format_of
-from envfleet.testing import assert_same
 from envfleet.native.env import EnvState
+from envfleet.testing import assert_same
 
 pytestmark = pytest.mark.usefixtures("box2d")
 

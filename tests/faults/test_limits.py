@@ -17,7 +17,7 @@ from fleets import fleet, soon, zeros
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import EnvRaisedError, WorkerDiedError, WorkerError, WorkerStuckError
-from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, lost
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, failures
 
 # Short, but longer than a loaded machine takes to fork and to make an environment.
 START_TIMEOUT = 1.0
@@ -155,7 +155,7 @@ def test_an_environment_that_hangs_while_it_is_made_again_in_place_is_ended(tmp_
 
 
 def test_a_constructor_that_hangs_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost, "STUCK_WARNING_AFTER", START_TIMEOUT / 4)
+    monkeypatch.setattr(failures, "STUCK_WARNING_AFTER", START_TIMEOUT / 4)
     told = r"environment 3 was still being made after .* s\. It is waited for up to 1 s \(start_timeout\)"
     with (
         soon(),

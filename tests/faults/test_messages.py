@@ -18,7 +18,7 @@ from fleets import STEP_TIMEOUT, ClosingEnv, fleet, options, soon, wait_until_it
 from soaking.faulty import HUGE, Fault, FaultyEnv, Habits
 
 from envfleet.errors import WorkerDiedError, WorkerStuckError
-from envfleet.vector import AsyncVectorEnv, lost
+from envfleet.vector import AsyncVectorEnv, failures
 
 # More than any pipe holds.
 LONG = "x" * 4_000_000
@@ -117,7 +117,7 @@ def later(seconds: float, do: Callable[[], Any]) -> Iterator[None]:
 
 @pytest.mark.parametrize("how", TELL)
 def test_a_worker_that_reads_late_is_warned_of_and_loses_nothing(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost, "STUCK_WARNING_AFTER", 0.2)
+    monkeypatch.setattr(failures, "STUCK_WARNING_AFTER", 0.2)
     with fleet(2, batch_size=1) as envs:
         envs.reset()
         pid = stop(envs)

@@ -17,8 +17,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from envfleet.vector import AsyncVectorEnv
-from envfleet.vector.digests import UNKNOWN, value_digest
 from envfleet.vector.infos import info_digest
+from envfleet.vector.pickling import UNKNOWN, value_digest
 
 DIE = 2
 

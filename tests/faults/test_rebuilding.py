@@ -21,7 +21,7 @@ from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
-from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, replays
+from envfleet.vector import AsyncVectorEnv, SyncVectorEnv, replay
 from envfleet.vector.shard import Shard
 
 
@@ -147,7 +147,7 @@ def test_actions_without_a_layout_are_not_kept() -> None:
 
 
 def test_an_episode_that_is_too_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replays, "_LONGEST", 3)
+    monkeypatch.setattr(replay, "_LONGEST", 3)
     with fleet(env_fns=faulty_fns(4), on_failure="restart") as envs:
         envs.reset(seed=0)
         for steps, restarted in ((2, [3]), (3, [2, 3])):

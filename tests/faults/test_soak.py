@@ -19,7 +19,7 @@ from soaking.trial import Plan, Trial
 from soaking.vitals import Vitals, look
 
 from envfleet.vector import AsyncVectorEnv
-from envfleet.vector.replays import Replays
+from envfleet.vector.replay import Replays
 
 
 def test_it_runs_for_seconds(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fleets import Oracle, fleet, options, zeros
 from soaking.faulty import Fault, faulty_fns
 
 from envfleet.testing.timeouts import make_fifo, release
-from envfleet.vector import AsyncVectorEnv, lost
+from envfleet.vector import AsyncVectorEnv, failures
 
 STUCK_AFTER = 0.1
 # Long enough for several looks after that; a look comes every twentieth of a second.
@@ -37,7 +37,7 @@ def fifo(tmp_path: Path) -> str:
 
 @pytest.fixture
 def envs(fifo: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[AsyncVectorEnv]:
-    monkeypatch.setattr(lost, "STUCK_WARNING_AFTER", STUCK_AFTER)
+    monkeypatch.setattr(failures, "STUCK_WARNING_AFTER", STUCK_AFTER)
     with fleet(env_fns=faulty_fns(4, fifo)) as one:
         yield one
 

@@ -16,7 +16,7 @@ from pooled import PooledEnv, compute, end_pool
 from soaking.faulty import Fault, FaultyEnv, Habits
 
 from envfleet import AsyncVectorEnv
-from envfleet.vector.process.threads import has_threads
+from envfleet.vector.runtime import has_threads
 
 STEP_TIMEOUT = 30.0
 """A worker that waits for a thread does so for ever: this ends the test, and is never waited for where all is well."""

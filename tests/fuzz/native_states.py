@@ -20,9 +20,9 @@ import gymnasium
 import numpy as np
 
 from envfleet import NativeVectorEnv, uniform
-from envfleet.episodes import StreamOrigin
 from envfleet.errors import EnvRaisedError
 from envfleet.native import catalogue, snapshots
+from envfleet.redraw import ParameterStream
 
 NUM_ENVS = 3
 NAMES = {
@@ -103,7 +103,7 @@ class Fuzz:
         self._rng, self._told = rng, told
         kwargs: dict[str, Any] = {"autoreset_mode": str(rng.choice(["NextStep", "SameStep", "Disabled"]))}
         if env_id == "Pendulum-v1" and rng.random() < 0.5:
-            kwargs["origins"] = [StreamOrigin({"g": uniform(5, 15)}, 1, i) for i in range(NUM_ENVS)]
+            kwargs["origins"] = [ParameterStream({"g": uniform(5, 15)}, 1, i) for i in range(NUM_ENVS)]
         self.envs = NativeVectorEnv(env_id, NUM_ENVS, env_kwargs={"max_episode_steps": 30}, **kwargs)
         self.envs.action_space.seed(int(rng.integers(2**31)))
         self._names = (*NAMES.get(self.envs._kind.removesuffix("Continuous"), OF_MUJOCO), *OF_ALL)

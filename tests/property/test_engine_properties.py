@@ -18,10 +18,10 @@ from envfleet.testing import assert_same
 from envfleet.testing.envs import CounterConfig, CounterEnv
 from envfleet.testing.reference import stack_infos
 from envfleet.testing.strategies import info_scripts
-from envfleet.vector.layout import BlockLayout, LayoutError, cast
+from envfleet.vector.block import BlockLayout
+from envfleet.vector.fused_env import FusedEnv, quicken, restore
 from envfleet.vector.infos import ROW_BYTES, InfoReader, InfoReport, InfoWriter
-from envfleet.vector.fused_env import Member
-from envfleet.vector.quick_spaces import quicken, restore
+from envfleet.vector.layout import LayoutError, cast
 
 # No deadline: other work on the same cores must not fail a test.
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -188,7 +188,7 @@ def test_any_stack_of_wrappers_behaves_fused_as_it_does_apart(
     plain, wrapped = CounterEnv(CounterConfig(length=5)), CounterEnv(CounterConfig(length=5))
     for layer, limit in layers:
         plain, wrapped = LAYERS[layer](plain, limit), LAYERS[layer](wrapped, limit)  # type: ignore[assignment]
-    member = Member(wrapped)
+    member = FusedEnv(wrapped)
     assert_same(member.reset(seed=1), plain.reset(seed=1))
     for operation, number in operations:
         if operation == "step":
@@ -199,7 +199,7 @@ def test_any_stack_of_wrappers_behaves_fused_as_it_does_apart(
             look_or_set(member, plain, operation, number)
 
 
-def look_or_set(member: Member, plain: Any, operation: str, number: int) -> None:
+def look_or_set(member: FusedEnv, plain: Any, operation: str, number: int) -> None:
     """The same access from outside to both."""
     member.before_access()
     attribute = "_max_episode_steps" if operation == "limit" else "_elapsed_steps"

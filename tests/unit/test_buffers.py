@@ -16,7 +16,8 @@ from envfleet.errors import InvalidActionError, InvalidOutputError
 from envfleet.testing import assert_same
 from envfleet.testing.envs import Frame, PlaybackEnv
 from envfleet.testing.reference import stack_items
-from envfleet.vector.layout import BlockLayout, LayoutError, SpaceLayout, cast
+from envfleet.vector.block import BlockLayout
+from envfleet.vector.layout import LayoutError, SpaceLayout, cast
 from envfleet.vector.pages import PageRows
 
 F32, F64, I64, U8, BOOL = (np.dtype(kind) for kind in (np.float32, np.float64, np.int64, np.uint8, np.bool_))

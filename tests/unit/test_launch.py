@@ -16,7 +16,7 @@ import pytest
 
 from envfleet import AsyncVectorEnv
 from envfleet.testing.envs import CounterConfig, CounterEnv, EnvFn, endless_fns
-from envfleet.vector.cores import usable_cores
+from envfleet.vector.runtime import usable_cores
 
 START_METHODS = ("fork", "spawn", "forkserver")
 

@@ -20,7 +20,7 @@ from envfleet import AsyncVectorEnv, SyncVectorEnv
 from envfleet.errors import EnvRaisedError
 from envfleet.testing import assert_same
 from envfleet.testing.envs import Command, CounterConfig, CounterEnv, TroubleEnv
-from envfleet.vector.fused_env import Member
+from envfleet.vector.fused_env import FusedEnv
 
 BACKENDS = {"sync": SyncVectorEnv, "process": partial(AsyncVectorEnv, num_workers=2)}
 
@@ -81,7 +81,7 @@ STACKS: dict[str, Callable[[], gym.Env[Any, Any]]] = {
 @pytest.mark.parametrize("name", STACKS)
 @pytest.mark.parametrize("look_every", [1, 7, 1000], ids=["looked at always", "sometimes", "never"])
 def test_a_fused_stack_steps_as_gymnasiums(name: str, look_every: int) -> None:
-    plain, member = STACKS[name](), Member(STACKS[name]())
+    plain, member = STACKS[name](), FusedEnv(STACKS[name]())
     plain.action_space.seed(1)
     assert_same(member.reset(seed=3), plain.reset(seed=3))
     for count in range(60):
@@ -101,7 +101,7 @@ def test_a_fused_stack_steps_as_gymnasiums(name: str, look_every: int) -> None:
 
 @pytest.mark.parametrize("wrapper", [TimeLimit, OrderEnforcing, PassiveEnvChecker])
 def test_settled_wrappers_are_stepped_no_more(wrapper: Any) -> None:
-    member = Member(TimeLimit(OrderEnforcing(PassiveEnvChecker(endless())), 100))
+    member = FusedEnv(TimeLimit(OrderEnforcing(PassiveEnvChecker(endless())), 100))
     calls = []
 
     def note(frame: Any, event: str, _: Any) -> None:
@@ -177,7 +177,7 @@ def test_a_step_before_the_first_reset_is_refused_as_gymnasium_refuses_it(backen
 
 
 def test_a_step_that_raises_is_not_counted() -> None:
-    member = Member(TimeLimit(TroubleEnv(CounterConfig(ending="never")), 3))
+    member = FusedEnv(TimeLimit(TroubleEnv(CounterConfig(ending="never")), 3))
     member.reset()
     member.step(0)
     for _ in range(3):
@@ -228,7 +228,7 @@ def test_the_checker_warns_when_gymnasiums_does(script: str) -> None:
     def make() -> gym.Env[Any, Any]:
         return TimeLimit(OrderEnforcing(PassiveEnvChecker(SloppyEnv())), 50)
 
-    plain, member = make(), Member(make())
+    plain, member = make(), FusedEnv(make())
     expected = warnings_by_call(plain.reset, plain.step, script)
     # Through a function: the member's own `step` changes while it settles.
     assert warnings_by_call(member.reset, lambda action: member.step(action), script) == expected
@@ -290,5 +290,5 @@ def test_other_spaces_and_subclasses_are_left_alone() -> None:
         env = counter()
         env.action_space = space  # type: ignore[assignment]
         before = dict(vars(space))
-        Member(TransformReward(env, float))
+        FusedEnv(TransformReward(env, float))
         assert vars(space) == before

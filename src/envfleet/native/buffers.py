@@ -12,10 +12,10 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envfleet import _native
 from envfleet.native.planned_episodes import EpisodePlans
-from envfleet.vector.layout import Array, BlockLayout, Columns, LayoutError, SpaceLayout, aligned_zeros
-from envfleet.vector.block import Rows
-from envfleet.vector.infos import Info
+from envfleet.vector.block import BlockLayout, Rows, aligned_zeros
 from envfleet.vector.engine import Report
+from envfleet.vector.infos import Info
+from envfleet.vector.layout import Array, Columns, LayoutError, SpaceLayout
 from envfleet.vector.spaces import FleetSpaces
 
 _FLAGS = ("terminated", "truncated", "finished", "out")

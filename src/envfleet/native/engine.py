@@ -14,11 +14,11 @@ from envfleet import _native
 from envfleet.errors import EnvRaisedError
 from envfleet.native.arguments import NO_LIMIT
 from envfleet.native.catalogue import Companions
-from envfleet.native.twin import Model
 from envfleet.native.planned_episodes import EpisodePlans
-from envfleet.vector.failures import Failure
+from envfleet.native.twin import Twin
 from envfleet.vector.block import Rows
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.failures import Failure
 
 
 class NativeEnvError(RuntimeError):
@@ -32,7 +32,7 @@ class NativeShard:
     def __init__(
         self,
         pool: _native.Pool,
-        model: Model,
+        model: Twin,
         kind: str,
         num_envs: int,
         companions: Companions | None = None,

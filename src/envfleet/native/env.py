@@ -15,19 +15,19 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
-from envfleet.episodes import StreamOrigin
 from envfleet.native import catalogue, snapshots
 from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBuffers
 from envfleet.native.catalogue import UnsupportedError
-from envfleet.native.twin import Model
-from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
 from envfleet.native.engine import NativeShard
+from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
+from envfleet.native.twin import Twin
+from envfleet.redraw import ParameterStream
 from envfleet.vector import arguments
-from envfleet.vector.cores import usable_cores
 from envfleet.vector.block import Rows
-from envfleet.vector.infos import Info
 from envfleet.vector.engine import Order, Report, ResetOrder, StepOrder
+from envfleet.vector.infos import Info
+from envfleet.vector.runtime import usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetVectorEnv, Indices, Options, Seed, StepResult
 
@@ -84,7 +84,7 @@ class NativeVectorEnv(FleetVectorEnv):
         batch_size: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         varied: Sequence[Mapping[str, Any]] | None = None,
-        origins: Sequence[StreamOrigin] | None = None,
+        origins: Sequence[ParameterStream] | None = None,
     ) -> None:
         self.closed = True  # until there is something to close
         self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
@@ -94,7 +94,7 @@ class NativeVectorEnv(FleetVectorEnv):
             varied = [origin.stream().next().parameters(origin.randomize) for origin in origins]
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
         first = {**(env_kwargs or {}), **(varied[0] if varied else {})}
-        model = Model(self.spec, kind, first)
+        model = Twin(self.spec, kind, first)
         compiled_name = kind.name_for({**self.spec.kwargs, **first})
         self._kind = kind.title or compiled_name
         spaces = fleet_spaces([model.face] * num_envs, "same", mode)
@@ -311,7 +311,7 @@ def make_native(
     vector_kwargs: dict[str, Any],
     env_kwargs: Mapping[str, Any],
     varied: Sequence[Mapping[str, Any]] | None,
-    origins: Sequence[StreamOrigin] | None = None,
+    origins: Sequence[ParameterStream] | None = None,
 ) -> NativeVectorEnv:
     """What ``make_vec`` makes; an UnsupportedError names what native environments cannot do."""
     rest = {name: value for name, value in vector_kwargs.items() if (name, value) != ("observation_mode", "same")}

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _native
-from envfleet.episodes import Episode, EpisodeStream, Randomize, StreamOrigin
 from envfleet.native.arguments import EnvArguments
+from envfleet.redraw import Episode, EpisodeStream, ParameterStream, Randomize
 from envfleet.vector.failures import Failure
 
 ArgumentsOf: TypeAlias = Callable[[int, dict[str, Any]], EnvArguments]
@@ -48,7 +48,7 @@ class EpisodePlans:
         arguments_of: Converts them.
     """
 
-    def __init__(self, pool: _native.Pool, origins: Sequence[StreamOrigin], arguments_of: ArgumentsOf) -> None:
+    def __init__(self, pool: _native.Pool, origins: Sequence[ParameterStream], arguments_of: ArgumentsOf) -> None:
         self._pool, self._origins, self._arguments_of = pool, origins, arguments_of
         self.randomize = origins[0].randomize
         self._streams = [origin.stream() for origin in origins]

@@ -15,7 +15,7 @@ from envfleet.vector.spaces import EnvFace
 
 
 @final
-class Model:
+class Twin:
     """A single environment made by ``gymnasium.make``, which takes no part in the stepping.
 
     Attributes:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from envfleet.errors import DamagedRunError
 from envfleet.train.files import replacing
-from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.runtime import signals_blocked
 
 _NAMES = "names"
 """The entry that lists the tensors a file was written with: safetensors would not miss any of them."""

@@ -12,12 +12,12 @@ from gymnasium.envs.registration import EnvSpec
 
 from envfleet.errors import EnvRaisedError, InvalidOutputError
 from envfleet.make import _checked_num_envs
+from envfleet.native.env import has_native
 from envfleet.singles import EnvMaker, spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
-from envfleet.vector.cores import usable_cores
-from envfleet.native.env import has_native
+from envfleet.vector.runtime import usable_cores
 
 Progress: TypeAlias = Callable[[str], None]
 

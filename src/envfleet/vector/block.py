@@ -1,28 +1,73 @@
-"""The block of one fleet: actions in, observations, rewards, flags and infos out."""
+"""The memory of one fleet: what lies where, the rows of each shard, and what the caller reads and writes there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.episodes import PLACE_WORDS
-from envfleet.vector.layout import Array, BlockLayout, Columns, SpaceLayout
-from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
+from envfleet.redraw import PLACE_WORDS
 from envfleet.vector.engine import Report
-from envfleet.vector.origins import NUM_WORDS
-from envfleet.vector.pages import PageLayout, Pages
-from envfleet.vector.share import ShardRows
+from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
+from envfleet.vector.layout import Array, Columns, SpaceLayout
+from envfleet.vector.pages import PageLayout, PageRows, Pages
 from envfleet.vector.spaces import FleetSpaces
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
+# An episode's number, the kind of its origin, the seed or that of its generator, the generator's state.
+START_WORDS = 8
+
+
 _CELLS_A_LINE = 8
 """Each shard counts its progress on a cache line of its own."""
+
+
+class Activity(IntEnum):
+    """What a shard is doing, where that matters to whoever waits for it."""
+
+    ANYTHING = 0
+    MAKING = 1
+    REBUILDING = 2
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """The rows of the block that belong to a shard: views, one row an environment.
+
+    Attributes:
+        progress: The shard's own: the cell of its ``_core.Progress``, and one that holds an ``Activity``.
+        restarts: How often each was restarted since it was last given a seed.
+        rebuilt: How often each was brought back to where it was.
+        touched: Whether anything but steps and resets may have changed it since it was made.
+        episodes: See ``EpisodeStarts``, as for ``starts``.
+        digests: What each has shown since its episode began, see ``_core.Digests``.
+    """
+
+    observation_arrays: list[Array]
+    pages: PageRows
+    action_arrays: list[Array]
+    rewards: npt.NDArray[np.float64]
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    restarted: npt.NDArray[np.bool_]
+    restarts: npt.NDArray[np.uint32]
+    rebuilt: npt.NDArray[np.uint32]
+    touched: npt.NDArray[np.bool_]
+    episodes: npt.NDArray[np.uint64]
+    starts: npt.NDArray[np.uint64]
+    digests: npt.NDArray[np.uint64]
+    progress: npt.NDArray[np.uint64]
+    parameters: npt.NDArray[np.float64]
+    streams: npt.NDArray[np.uint64]
+    info_rows: npt.NDArray[np.uint8]
+    info_kinds: npt.NDArray[np.uint8]
 
 
 class Buffers(Protocol):
@@ -81,6 +126,41 @@ class Buffers(Protocol):
         """Puts the observation that was kept back into its row."""
 
 
+_CACHE_LINE = 64
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """Named arrays laid one after another in a block, each starting on a cache line of its own."""
+
+    fields: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole block."""
+        return sum(_padded(shape, dtype) for _, shape, dtype in self.fields)
+
+    def arrays(self, memory: npt.NDArray[np.uint8]) -> dict[str, Array]:
+        """The arrays as views on ``memory``, which must hold ``size`` bytes."""
+        arrays, offset = {}, 0
+        for name, shape, dtype in self.fields:
+            arrays[name] = np.ndarray(shape, dtype, memory.data, offset)
+            offset += _padded(shape, dtype)
+        return arrays
+
+
+def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return -(-size // _CACHE_LINE) * _CACHE_LINE
+
+
+def aligned_zeros(size: int) -> npt.NDArray[np.uint8]:
+    """A block of ``size`` zeros that starts on a cache line, as other libraries want what they are to use in place."""
+    memory = np.zeros(size + _CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % _CACHE_LINE
+    return memory[start : start + size]
+
+
 @final
 class FleetLayout:
     """Where everything lies. The same in every process, as it follows from what all of them know.
@@ -118,7 +198,7 @@ class FleetLayout:
                 ("rebuilt", (n,), np.dtype(np.uint32)),
                 ("touched", (n,), flag),
                 ("episodes", (n,), np.dtype(np.uint64)),
-                ("origins", (n, 2, NUM_WORDS), np.dtype(np.uint64)),
+                ("starts", (n, 2, START_WORDS), np.dtype(np.uint64)),
                 ("digests", (n,), np.dtype(np.uint64)),
                 ("progress", (n, _CELLS_A_LINE), np.dtype(np.uint64)),
                 ("parameters", (n, num_parameters), np.dtype(np.float64)),
@@ -140,11 +220,11 @@ class FleetLayout:
         """All arrays by name, as views on ``memory``."""
         return self._block.arrays(memory)
 
-    def rows(self, memory: npt.NDArray[np.uint8], first: int, last: int) -> ShardRows:
+    def rows(self, memory: npt.NDArray[np.uint8], first: int, last: int) -> BlockRows:
         """The rows of the environments first..last-1."""
         arrays = self.arrays(memory)
         part = slice(first, last)
-        return ShardRows(
+        return BlockRows(
             pages=self.pages.rows(arrays["pages"], arrays["open_page"], part),
             observation_arrays=[arrays[f"observation {i}"][part] for i, _, _ in self.observations.array_leaves],
             action_arrays=[arrays[f"action {i}"][part] for i, _, _ in self.actions.array_leaves],
@@ -156,7 +236,7 @@ class FleetLayout:
             rebuilt=arrays["rebuilt"][part],
             touched=arrays["touched"][part],
             episodes=arrays["episodes"][part],
-            origins=arrays["origins"][part],
+            starts=arrays["starts"][part],
             digests=arrays["digests"][part],
             progress=arrays["progress"][first, :2],
             parameters=arrays["parameters"][part],
@@ -189,7 +269,7 @@ class FleetBuffers:
         arrays = self._layout.arrays(memory)
         return Pages(self._layout.pages, arrays["pages"], arrays["open_page"], arrays["copies_made"])
 
-    def _make_batch(self, rows: ShardRows) -> _core.Batch:
+    def _make_batch(self, rows: BlockRows) -> _core.Batch:
         alone = self._layout.observations.is_single_array
         observations = rows.observation_arrays[0] if alone else self.observations
         flags = rows.terminated, rows.truncated

@@ -1,14 +1,22 @@
-"""What went wrong in an environment: noted where it runs, raised where the user is."""
+"""What went wrong, as data and as errors; and what the user wants done about it.
+
+A ``Failure`` is noted where the environment runs, and raised where the user is. A ``LostWorker`` is a place where
+environments ran and that is gone.
+"""
 
 from __future__ import annotations
 
+import math
 import traceback
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
-from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
+import numpy as np
+
+from envfleet.errors import InvalidOutputError, WorkerDiedError, WorkerError, WorkerStuckError, env_raised, where
+from envfleet.vector.arguments import check_timeout
 from envfleet.vector.layout import LayoutError
 
 Answer = TypeVar("Answer")
@@ -95,3 +103,83 @@ def warn_of_close(failures: Iterable[Failure]) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+STUCK_WARNING_AFTER = 60.0
+"""Seconds without a sign of life after which the user is told, where no timeout says what to do."""
+
+
+@final
+class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
+    """A worker is gone, or was ended because it was stuck.
+
+    Attributes:
+        worker: Its number.
+        cause: What happened to it, as the rest of a sentence that begins with its name.
+        is_stuck: Whether it was ended for that.
+    """
+
+    def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
+        super().__init__(cause)
+        self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
+
+
+def lost_error(lost: LostWorker, bounds: tuple[int, int], where: str, advice: str) -> WorkerError:
+    """What to raise of it. ``bounds`` are its environments ``(first, last + 1)``, ``where`` says where it ran."""
+    first, last = bounds
+    kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
+    return kind(
+        f"Worker {lost.worker} ({where}, environments {first}..{last - 1}) {lost.cause}. {advice}",
+        worker=lost.worker,
+        env_indices=range(first, last),
+    )
+
+
+OnFailure: TypeAlias = Literal["raise", "restart"]
+
+
+@final
+@dataclass(frozen=True)
+class FailurePolicy:
+    """What is done about environments that fail.
+
+    Attributes:
+        restart: Make them again in place and go on, instead of raising.
+        max_restarts: How often one may be made again within ``window`` seconds; None sets no limit.
+        window: In seconds.
+        step_timeout: Seconds that one environment's step, reset or call may take; None sets no limit.
+        start_timeout: Seconds that making one environment may take; None sets no limit.
+        check_nan: Whether NaN in an observation or a reward is a failure.
+    """
+
+    restart: bool = False
+    max_restarts: int | None = None
+    window: float = math.inf
+    step_timeout: float | None = None
+    start_timeout: float | None = None
+    check_nan: bool = False
+
+
+def checked_failure_policy(
+    on_failure: Any,
+    max_restarts: Any,
+    restart_window: Any,
+    *,
+    step_timeout: Any = None,
+    start_timeout: Any = None,
+    check_nan: Any = False,
+) -> FailurePolicy:
+    """The user's arguments, checked."""
+    if on_failure not in get_args(OnFailure):
+        raise ValueError(f'`on_failure` must be "raise" or "restart", got {on_failure!r}.')
+    if max_restarts is not None and (not isinstance(max_restarts, int | np.integer) or max_restarts < 0):
+        raise ValueError(f"`max_restarts` must be a number of restarts or None for no limit, got {max_restarts!r}.")
+    check_timeout(restart_window, "restart_window")
+    check_timeout(step_timeout, "step_timeout")
+    check_timeout(start_timeout, "start_timeout")
+    if 0 in (restart_window, step_timeout, start_timeout) or restart_window is None:
+        raise ValueError("`restart_window`, `step_timeout` and `start_timeout` must be more than 0 seconds.")
+    limit = None if max_restarts is None else int(max_restarts)
+    return FailurePolicy(
+        on_failure == "restart", limit, float(restart_window), step_timeout, start_timeout, bool(check_nan)
+    )

@@ -1,28 +1,78 @@
-"""One environment in its slot, with Gymnasium's three standard wrappers fused into it.
+"""One environment with Gymnasium's three standard wrappers fused into it, made, stepped and closed.
 
-``TimeLimit``, ``OrderEnforcing`` and ``PassiveEnvChecker`` cost more a step than many environments'
-physics. For exactly these types, at the outside of the stack, their work is done by ``_core.StepSlot`` with the same
-results: the wrapped environment runs until the checker has seen all it wants to see, then steps go to the
-environment inside and only the time limit is counted, where the wrapper itself counts it. Before every step the slot
-looks whether that is still what the wrappers would do; if anything about them was changed, by whoever holds them, they
-do it themselves. Resets, rendering, calls and attributes always go to the wrapped environment.
+``TimeLimit``, ``OrderEnforcing`` and ``PassiveEnvChecker`` cost more per step than many environments' physics. For
+exactly these types, at the outside of the stack, ``_core.StepSlot`` does their work with the same results. The wrapped
+environment runs until the checker has seen all it wants to see. Then steps go to the environment inside, and only the
+time limit is counted, where the wrapper itself counts it. Before every step the slot checks that this is still what
+the wrappers would do. If anyone changed them, they step the environment themselves. Resets, rendering, calls and
+attributes always go to the wrapped environment.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from types import FunctionType
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from envfleet import _core
-from envfleet.episodes import Redraw
-from envfleet.vector.quick_spaces import quicken, restore
+from envfleet.redraw import Redraw
+from envfleet.vector.failures import Failure
+
+_contains = spaces.Discrete.contains
+
+
+@final
+class _QuickDiscrete(spaces.Discrete):
+    # What `n`, `start` and `dtype` were, which never change but may be replaced, and what they say: the type of an
+    # action, the first of them, and what comes after the last.
+    _quick: tuple[Any, Any, Any, Any, int, int]
+
+    def contains(self, x: Any) -> bool:
+        """As Gymnasium's, for values of exactly the space's dtype without its generality."""
+        n, start, dtype, kind, first, end = self._quick
+        if type(x) is kind and self.n is n and self.start is start and self.dtype is dtype:
+            return first <= int(x) < end
+        return super().contains(x)
+
+    def __reduce__(self) -> Any:
+        """A copy is a plain space: whoever made it does not step it here."""
+        state = {name: value for name, value in vars(self).items() if name != "_quick"}
+        return spaces.Discrete.__new__, (spaces.Discrete,), state
+
+
+def quicken(space: Any) -> None:
+    """Turns a plain Discrete space, in place, into one whose ``contains`` is quick."""
+    if type(space) is not spaces.Discrete or "contains" in vars(space) or spaces.Discrete.contains is not _contains:
+        return
+    n, start, dtype = space.n, space.start, space.dtype
+    if type(n) is type(start) is dtype.type:
+        first = int(start)
+        attributes = vars(space)
+        attributes["_quick"] = n, start, dtype, dtype.type, first, first + int(n)
+        # Taken out and put back, which has Python give the dict keys of its own: those that are shared with all other
+        # spaces take longer to read.
+        last, value = attributes.popitem()
+        attributes[last] = value
+        space.__class__ = _QuickDiscrete
+
+
+def restore(space: Any) -> None:
+    """Undoes ``quicken``."""
+    if type(space) is _QuickDiscrete:
+        del space._quick
+        space.__class__ = spaces.Discrete  # type: ignore[assignment]
+
 
 StepResult = tuple[Any, Any, Any, Any, dict[str, Any]]
 AnyEnv = gymnasium.Env[Any, Any]
+
+EnvFn: TypeAlias = Callable[[], AnyEnv]
+
 
 _STANDARD: tuple[type[Any], ...] = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 
@@ -37,7 +87,7 @@ _MOST_WRAPPERS = 16
 
 
 @final
-class Member:
+class FusedEnv:
     """An environment, stepped by calling ``step``, which goes to the environment inside while the wrappers allow it."""
 
     __slots__ = ("_first_seed", "_redraw", "env", "inner", "step")
@@ -128,3 +178,30 @@ def _is_standard(env: Any) -> bool:
         and kind.__setattr__ is object.__setattr__
         and not any(hasattr(kind, name) for name in _OWN_ATTRIBUTES)
     )
+
+
+def build_envs(
+    env_fns: Iterable[EnvFn], first_index: int, announce: Callable[[int], None] = lambda _: None
+) -> tuple[list[AnyEnv], Failure | None]:
+    """Makes the environments, each once it was announced; after a failure those made so far are closed."""
+    envs: list[AnyEnv] = []
+    for index, env_fn in enumerate(env_fns, first_index):
+        announce(index)
+        try:
+            envs.append(env_fn())
+        except Exception as error:
+            failure = Failure.of(error, index, "make")
+            close_envs(envs)
+            return [], failure
+    return envs, None
+
+
+def close_envs(envs: Iterable[AnyEnv], first_index: int = 0) -> list[Failure]:
+    """Closes all environments, whatever some of them raise."""
+    failures = []
+    for index, env in enumerate(envs, first_index):
+        try:
+            env.close()
+        except Exception as error:
+            failures.append(Failure.of(error, index, "close"))
+    return failures

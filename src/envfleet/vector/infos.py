@@ -23,7 +23,7 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError
 from envfleet.vector.layout import Array, LayoutError
-from envfleet.vector.digests import schema_digest, value_digest
+from envfleet.vector.pickling import schema_digest, value_digest
 
 Info: TypeAlias = "dict[str, Any]"
 

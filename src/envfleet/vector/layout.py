@@ -1,7 +1,6 @@
-"""A space as a tree of leaves, and the one block of memory in which the leaves lie.
+"""A space as a tree of leaves: how values of one environment become arrays, and are refused if they do not fit.
 
-``SpaceLayout`` knows how observations and actions of one space are taken apart and put together;
-``BlockLayout`` knows where each array lies in a block. Neither knows who owns the memory.
+``SpaceLayout`` takes observations and actions apart and puts them together. It does not know where the arrays lie.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, NoReturn, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +21,6 @@ Array: TypeAlias = npt.NDArray[Any]
 # One per leaf: an array of shape (rows, *leaf shape), or a list of objects where no layout is fixed.
 Columns: TypeAlias = "list[Array | list[Any]]"
 RowWriter: TypeAlias = Callable[[int, Any], None]
-
-_CACHE_LINE = 64
 
 
 class LayoutError(ValueError):
@@ -330,33 +326,29 @@ class SpaceLayout:
         return checked
 
 
-@dataclass(frozen=True)
-class BlockLayout:
-    """Named arrays laid one after another in a block, each starting on a cache line of its own."""
-
-    fields: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
-
-    @property
-    def size(self) -> int:
-        """The bytes of the whole block."""
-        return sum(_padded(shape, dtype) for _, shape, dtype in self.fields)
-
-    def arrays(self, memory: npt.NDArray[np.uint8]) -> dict[str, Array]:
-        """The arrays as views on ``memory``, which must hold ``size`` bytes."""
-        arrays, offset = {}, 0
-        for name, shape, dtype in self.fields:
-            arrays[name] = np.ndarray(shape, dtype, memory.data, offset)
-            offset += _padded(shape, dtype)
-        return arrays
+_SCALAR = ()
+_FLOAT64 = np.dtype(np.float64)
 
 
-def _padded(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return -(-size // _CACHE_LINE) * _CACHE_LINE
+def refuse_info(info: Any) -> NoReturn:
+    """Says what an info has to be."""
+    raise LayoutError(f"info: expected a dict, got {type(info).__name__} {info!r:.80}")
 
 
-def aligned_zeros(size: int) -> npt.NDArray[np.uint8]:
-    """A block of ``size`` zeros that starts on a cache line, as other libraries want what they are to use in place."""
-    memory = np.zeros(size + _CACHE_LINE, np.uint8)
-    start = -memory.ctypes.data % _CACHE_LINE
-    return memory[start : start + size]
+def as_number(reward: Any) -> Any:
+    """A reward as a number; arrays of one element are what many environments return."""
+    if isinstance(reward, float):
+        return reward
+    if isinstance(reward, np.ndarray) and reward.shape == (1,):
+        reward = reward[0]
+    return cast(reward, _SCALAR, _FLOAT64, "reward")
+
+
+def as_bool(flag: Any, name: str) -> bool:
+    """An end-of-episode flag as a bool; numbers count as in Python."""
+    if isinstance(flag, bool | np.bool_):
+        return bool(flag)
+    array = np.asarray(flag)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise LayoutError(f"{name}: expected a bool, got {flag!r}")
+    return bool(array.item())

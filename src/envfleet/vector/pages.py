@@ -9,10 +9,12 @@ while all of them are referred to, the caller copies.
 from __future__ import annotations
 
 import mmap
+import os
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -155,3 +157,24 @@ class Pages:
             if self._is_held(page):
                 _core.make_private(self._memory[page])
         _core.count_up(self._copies_made)
+
+
+_shared: WeakSet[Pages] = WeakSet()
+
+
+def keep_apart(pages: Pages) -> None:
+    """From now on a forked copy of this process gets what it refers to for itself."""
+    _shared.add(pages)
+
+
+def _before() -> None:
+    for pages in list(_shared):
+        pages.before_fork()
+
+
+def _after_in_child() -> None:
+    for pages in list(_shared):
+        pages.after_fork()
+
+
+os.register_at_fork(before=_before, after_in_child=_after_in_child)

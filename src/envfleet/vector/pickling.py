@@ -1,14 +1,17 @@
-"""What travels between processes beside the block, pickled so that it arrives, or says why it could not."""
+"""Values as bytes, to send them to another process, and as numbers, to compare them with those of another process."""
 
 from __future__ import annotations
 
 import pickle
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, final
 
 import cloudpickle
+import numpy as np
 
-from envfleet.vector.failures import Failure
-from envfleet.vector.engine import Report
+from envfleet import _core
 
 
 def dumps(value: Any) -> bytes:
@@ -25,64 +28,8 @@ def dumps_by_value(value: Any) -> bytes:
     return payload
 
 
-def dump_failure(failure: Failure) -> bytes:
-    """Pickles a failure with an exception that can be unpickled."""
-    failure.error = _portable(failure.error)
-    return dumps(failure)
-
-
-def dump_report(report: Report, first_index: int, row: int = 0) -> bytes:
-    """Pickles a report; what cannot be pickled becomes a failure that says whose and what it was.
-
-    Args:
-        report: Of the shard whose first environment has the number ``first_index``.
-        first_index: See there.
-        row: Of the shard's environments the one it is about, or the first of them.
-    """
-    for failure in report.failures:
-        failure.error = _portable(failure.error)
-    try:
-        return dumps(report)
-    except (Exception, SystemExit):
-        return dumps(_portable_part(report, first_index, row))
-
-
-def load_report(payload: bytes | None, env_index: int, method: str = "call") -> Report | None:
-    """The report, if there is one; what cannot be unpickled here becomes a failure of the environment ``env_index``."""
-    if not payload:
-        return None
-    try:
-        report: Report = pickle.loads(payload)
-    except Exception as error:
-        failure = Failure.of(error, env_index, method)
-        failure.note = "What it returned cannot be unpickled in the caller's process: return plain data."
-        return Report(failures=[failure])
-    return report
-
-
-def _portable_part(report: Report, first_index: int, row: int) -> Report:
-    report.results = _keep_portable(report.results, report, "call")
-    if report.infos is not None:
-        carried = [(first_index + row, info) for row, info in report.infos.carried.items()]
-        report.infos.carried = {env - first_index: info for env, info in _keep_portable(carried, report, "step")}
-    for values in report.loose_observations:
-        kept = dict(_keep_portable(list(enumerate(values, first_index + row)), report, "step"))
-        values[:] = [kept.get(env) for env in range(first_index + row, first_index + row + len(values))]
-    return report
-
-
-def _keep_portable(items: list[tuple[int, Any]], report: Report, method: str) -> list[tuple[int, Any]]:
-    kept = []
-    for env_index, value in items:
-        try:
-            dumps(value)
-            kept.append((env_index, value))
-        except (Exception, SystemExit) as error:
-            report.failures.append(Failure.of(_unpicklable(value, error), env_index, method))
-    return kept
-
-
-def _unpicklable(value: Any, error: BaseException) -> TypeError:
+def unpicklable(value: Any, error: BaseException) -> TypeError:
+    """What to say of a value that cannot be sent."""
     what = f"{_shown(value):.200} ({_shown(error)})"
     return TypeError(
         f"What the environment returned cannot be sent to the caller's process: {what}. "
@@ -98,7 +45,7 @@ def _shown(value: Any) -> str:
         return f"a {type(value).__name__} that cannot be shown: {type(trouble).__name__}"
 
 
-def _portable(error: BaseException) -> BaseException:
+def portable(error: BaseException) -> BaseException:
     """The exception itself where it survives the way to the caller, else the closest thing that does."""
     for candidate in (error, _BareError(error)):
         try:
@@ -125,3 +72,65 @@ def _rebuild(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, 
     error.args = args
     vars(error).update(state)
     return error
+
+
+UNKNOWN = 0
+"""Stands for what cannot be compared."""
+
+_NUMBER = struct.Struct("=q")
+
+
+def value_digest(value: Any) -> int:
+    """A number that stands for any value; ``UNKNOWN`` for one that cannot be told from others."""
+    try:
+        return _core.digest_of(b"".join(_pieces(value)), 0) or 1
+    except Exception:  # no pickle can carry it, or it has no end
+        return UNKNOWN
+
+
+@lru_cache(maxsize=1024)
+def schema_digest(keys: tuple[Any, ...], types: tuple[type, ...]) -> int:
+    """Stands for the keys of an info and the types of its values."""
+    return value_digest((keys, tuple(kind.__qualname__ for kind in types)))
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    kind = type(value)
+    if isinstance(value, np.generic) or hasattr(value, "__array__"):
+        yield from _array_pieces(np.asarray(value), kind)
+    elif kind in (dict, list, tuple):
+        yield from _head(kind, len(value))
+        for item in value.items() if kind is dict else value:
+            yield from _pieces(item)
+    elif kind in (set, frozenset):
+        digests = sorted(_core.digest_of(b"".join(_pieces(item)), 0) for item in value)
+        yield from _head(kind, len(value))
+        yield np.array(digests, np.uint64).tobytes()
+    else:
+        text = _text(value)
+        yield from _head(kind, len(text))
+        yield text
+
+
+def _head(kind: type, size: int) -> Iterator[bytes]:
+    yield kind.__qualname__.encode()
+    yield _NUMBER.pack(size)
+
+
+def _array_pieces(array: Any, kind: type) -> Iterator[bytes]:
+    yield from _head(kind, array.ndim)
+    yield f"{array.dtype.str}{array.shape}".encode()
+    if array.dtype.hasobject:
+        yield from _pieces(array.tolist())
+    else:
+        yield array.tobytes()
+
+
+def _text(value: Any) -> bytes:
+    if type(value) is str:
+        return value.encode("utf-8", "surrogatepass")
+    if type(value) is float:
+        return struct.pack("=d", value)
+    if value is None or type(value) in (bool, int, complex, bytes):
+        return repr(value).encode()
+    return bytes(cloudpickle.dumps(value))

@@ -1,22 +1,101 @@
-"""Environments brought back to where others were that are lost: begun again, and given the same actions again."""
+"""How an environment is brought back to where a lost one was.
+
+A lost process takes all of its environments along, also those that did nothing wrong. These are rebuilt in the new
+process: each begins its episode again as it began (``EpisodeStarts``) and gets the same actions again (``Replay``).
+One that shows everything that it had shown goes on as if nothing had happened.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
+import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.layout import Array, SpaceLayout
-from envfleet.vector.global_generators import global_states
-from envfleet.vector.infos import info_digest
-from envfleet.vector.fused_env import Member
+from envfleet.vector.block import BlockRows
 from envfleet.vector.engine import Options
-from envfleet.vector.outputs import as_bool, as_number
+from envfleet.vector.fused_env import FusedEnv
+from envfleet.vector.infos import info_digest
+from envfleet.vector.layout import Array, SpaceLayout, as_bool, as_number
 from envfleet.vector.pages import PageRows
+from envfleet.vector.runtime import global_states
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+
+_UNKNOWN, _SEEDED, _RUNNING, _RUNNING_UNSEEDED = range(4)
+_LARGEST = 2**64 - 1
+_NOTHING_KNOWN = (_UNKNOWN, 0, 0, 0, 0, 0, 0)
+
+
+class UnknownStartError(LookupError):
+    """An episode cannot be begun again as it was."""
+
+
+@final
+class EpisodeStarts:
+    """The origins of some environments.
+
+    Args:
+        episodes: uint64 (n,), how many episodes each has begun.
+        slots: uint64 (n, 2, START_WORDS).
+    """
+
+    def __init__(self, episodes: Words, slots: Words) -> None:
+        self._episodes, self._slots = episodes, slots
+
+    def note(self, row: int, env: gymnasium.Env[Any, Any], seed: int | None) -> None:
+        """To be called before a reset."""
+        number = int(self._episodes[row]) + 1
+        self._slots[row, number % 2] = (number, *_origin(env.unwrapped, seed))
+        self._episodes[row] = number
+
+    def restore(self, row: int, number: int, env: gymnasium.Env[Any, Any]) -> int | None:
+        """Brings an environment back to where it was before the reset that began an episode.
+
+        Returns the seed of that reset.
+        """
+        noted, kind, seed, *state = self._slots[row, number % 2].tolist()
+        if noted != number or kind == _UNKNOWN:
+            raise UnknownStartError("it has a random generator that is not Gymnasium's")
+        self._episodes[row] = number
+        if kind == _SEEDED:
+            return int(seed)
+        inner = env.unwrapped
+        gymnasium.Env.reset(inner, seed=seed if kind == _RUNNING else None)  # so that np_random_seed is what it was
+        inner.np_random.bit_generator.state = _as_state(state)
+        return None
+
+
+def _origin(env: gymnasium.Env[Any, Any], seed: int | None) -> tuple[int, ...]:
+    if seed is not None:
+        return (_SEEDED, seed, 0, 0, 0, 0, 0) if seed <= _LARGEST else _NOTHING_KNOWN
+    try:
+        bits, own_seed = env.np_random.bit_generator, env.np_random_seed
+    except Exception:  # what is an environment's own affair must not make its reset fail
+        return _NOTHING_KNOWN
+    if type(bits) is not np.random.PCG64:
+        return _NOTHING_KNOWN
+    state: Any = bits.state
+    seeded = own_seed is not None and 0 <= own_seed <= _LARGEST
+    numbers = divmod(state["state"]["state"], 2**64) + divmod(state["state"]["inc"], 2**64)
+    half = state["has_uint32"] << 32 | state["uinteger"]
+    return (_RUNNING, own_seed, *numbers, half) if seeded else (_RUNNING_UNSEEDED, 0, *numbers, half)
+
+
+def _as_state(words: list[int]) -> dict[str, Any]:
+    upper, lower, upper_increment, lower_increment, half = words
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": upper << 64 | lower, "inc": upper_increment << 64 | lower_increment},
+        "has_uint32": half >> 32,
+        "uinteger": half % 2**32,
+    }
+
 
 LONGEST = 20.0
 """Seconds that all replays of a shard may take together: the others wait for them."""
@@ -85,7 +164,7 @@ class Replay:
 
     def play(
         self,
-        member: Member,
+        member: FusedEnv,
         seed: int | None,
         layout: SpaceLayout,
         stage: Stage,
@@ -129,3 +208,82 @@ class Replay:
             raise DivergedError("it came to another observation")
         if stage.digest != self.digest:
             raise DivergedError("it showed another observation, reward, flag or info on the way")
+
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_ROOM = 32 * 2**20
+"""Bytes for the actions of all environments. Only what is written takes memory."""
+
+_LONGEST = 20_000
+"""Steps, beyond which a replay would keep everybody waiting for too long."""
+
+_ALL = slice(None)
+
+
+@final
+class Replays:
+    """The log of all environments of a fleet. ``block`` holds their rows."""
+
+    def __init__(self, block: BlockRows) -> None:
+        self._block = block
+        num_envs = len(block.rewards)
+        a_step = sum(array.nbytes for array in block.action_arrays)
+        self._room = min(_LONGEST, _ROOM // max(a_step, 1))
+        self._actions = [np.empty((num_envs, self._room + 1, *a.shape[1:]), a.dtype) for a in block.action_arrays]
+        # As long as the room is, nothing is known: an episode was too long, or something else cannot be repeated.
+        self._lengths = np.full(num_envs, self._room, np.intp)
+        self._episodes = np.zeros(num_envs, np.uint64)
+        self._ended = np.zeros(num_envs, np.bool_)
+        self._digests = np.zeros(num_envs, np.uint64)
+        # Kept together with the actions that led there, whether or not the user was ever given it: in the block it may
+        # be overwritten by one that is at work.
+        self._shown = [np.zeros_like(array) for array in block.observation_arrays]
+        self._everyone = np.arange(num_envs)
+        self._options: dict[int, Options] = {}
+        self._options_to_come: dict[int, Options] = {}
+
+    def expect_resets(self, options: Mapping[int, Options]) -> None:
+        """These environments were asked to reset."""
+        self._options_to_come.update(options)
+
+    def note(self, rows: Rows | slice = _ALL) -> None:
+        """These environments have done what they were asked for; the block shows what came of it."""
+        block, lengths = self._block, self._lengths
+        for log, actions in zip(self._actions, block.action_arrays, strict=True):
+            log[self._everyone[rows], lengths[rows]] = actions[rows]
+        lengths[rows] = np.minimum(lengths[rows] + 1, self._room)
+        for shown, observations in zip(self._shown, block.observation_arrays, strict=True):
+            shown[rows] = observations[rows]
+        self._ended[rows] = block.terminated[rows] | block.truncated[rows]
+        self._digests[rows] = block.digests[rows]
+        begun = block.episodes[rows] != self._episodes[rows]
+        if begun.any():
+            self._begin(self._everyone[rows][begun])
+        restarted = block.restarted[rows]
+        if restarted.any():
+            self.forget(self._everyone[rows][restarted])
+
+    def _begin(self, rows: Rows) -> None:
+        self._episodes[rows] = self._block.episodes[rows]
+        self._lengths[rows] = 0
+        for row in rows.tolist():
+            self._options[row] = self._options_to_come.pop(row, None)
+
+    def forget(self, rows: Any) -> None:
+        """These cannot be rebuilt, until they begin another episode."""
+        self._lengths[rows] = self._room
+
+    def of(self, row: int) -> Replay | None:
+        """What brings an environment back to where it is, or was before it was set to work; None if that is unknown."""
+        length = int(self._lengths[row])
+        if length >= self._room or self._block.touched[row]:
+            return None
+        return Replay(
+            int(self._episodes[row]),
+            self._options.get(row),
+            [log[row, :length].copy() for log in self._actions],
+            bool(self._ended[row]),
+            [array[row].copy() for array in self._shown],
+            int(self._digests[row]),
+        )

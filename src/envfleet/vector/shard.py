@@ -10,29 +10,67 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
-from envfleet.episodes import Redraw, RedrawnEnv, StreamRecord
+from envfleet.redraw import Redraw, RedrawnEnv, StreamRecord
 from envfleet.vector.arguments import own_copy
-from envfleet.vector.asking import ask
-from envfleet.vector.layout import Columns, SpaceLayout, check_no_nan
-from envfleet.vector.digests import UNKNOWN
-from envfleet.vector.failures import START_OVER, Failure
-from envfleet.vector.infos import Info, InfoWriter, info_digest
-from envfleet.vector.fused_env import AnyEnv, Member
+from envfleet.vector.block import Activity, BlockRows
 from envfleet.vector.engine import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.origins import Origins
-from envfleet.vector.outputs import as_bool, as_number, refuse_info
-from envfleet.vector.replay import LONGEST, Replay, Stage
-from envfleet.vector.recovery import RestartBudget, restart_seed
-from envfleet.vector.share import Activity, ShardRows, ShardTask, close_envs
+from envfleet.vector.failures import START_OVER, Failure
+from envfleet.vector.fused_env import AnyEnv, FusedEnv, close_envs
+from envfleet.vector.infos import Info, InfoWriter, info_digest
+from envfleet.vector.layout import Columns, SpaceLayout, as_bool, as_number, check_no_nan, refuse_info
+from envfleet.vector.pickling import UNKNOWN
+from envfleet.vector.recovery import RestartBudget, ShardTask, restart_seed
+from envfleet.vector.replay import LONGEST, EpisodeStarts, Replay, Stage
+
+_HARMLESS = frozenset(("render",))
+
+
+def ask(
+    order: CallOrder | SetAttrOrder,
+    envs: Sequence[AnyEnv],
+    first_index: int,
+    touched: npt.NDArray[np.bool_],
+    progress: _core.Progress,
+) -> Report:
+    """Asks all for which ``order.mask`` holds, and notes in ``touched`` those that it may have changed.
+
+    An exception is noted as a failure of one environment; the others are asked all the same.
+    """
+    report = Report()
+    for row in np.flatnonzero(order.mask).tolist():
+        progress.enter(row)
+        method = "call" if isinstance(order, CallOrder) else "set_attr"
+        try:
+            if isinstance(order, SetAttrOrder):
+                touched[row] = True
+                envs[row].set_wrapper_attr(order.name, order.values[row])
+                continue
+            value = envs[row].get_wrapper_attr(order.name)
+            if callable(value):
+                touched[row] |= order.name not in _HARMLESS
+                value = value(*order.args, **order.kwargs)
+            report.results.append((first_index + row, value))
+        except (Exception, SystemExit) as error:
+            report.failures.append(Failure.of(error, first_index + row, method, order.name))
+    return report
+
 
 # What a row's next step is to do, if it is not to step.
 _NOTHING, _RESET, _TELL_OF_RESTART = 0, 1, 2
+
+
+def split(num_envs: int, shards: int) -> list[tuple[int, int]]:
+    """Contiguous shares ``(first, last + 1)`` that differ by one environment at most."""
+    edges = [num_envs * shard // shards for shard in range(shards + 1)]
+    return list(pairwise(edges))
 
 
 @final
@@ -43,7 +81,7 @@ class Shard:
         self,
         task: ShardTask,
         envs: Sequence[AnyEnv],
-        rows: ShardRows,
+        rows: BlockRows,
         observations: SpaceLayout,
         actions: SpaceLayout,
         autoreset_mode: AutoresetMode,
@@ -51,10 +89,10 @@ class Shard:
         self._task, self._first_index = task, task.first_index
         self._rows = rows
         self._seeds = list(task.seeds) or [None] * len(envs)
-        self._budgets = [RestartBudget(task.care) for _ in envs]
+        self._budgets = [RestartBudget(task.policy) for _ in envs]
         are_lost = [bool(task.cause) and row not in task.replays for row in range(len(envs))]
-        self._members = [self._member(row, env, is_lost=are_lost[row]) for row, env in enumerate(envs)]
-        self._origins = Origins(rows.episodes, rows.origins) if task.care.restart else None
+        self._fused = [self._fuse(row, env, is_lost=are_lost[row]) for row, env in enumerate(envs)]
+        self._starts = EpisodeStarts(rows.episodes, rows.starts) if task.policy.restart else None
         self._causes = [task.cause] * len(envs)
         self._due = np.array([_TELL_OF_RESTART if is_lost else _NOTHING for is_lost in are_lost], np.uint8)
         self._exposed = False
@@ -78,43 +116,43 @@ class Shard:
             AutoresetMode.DISABLED: self._leave_finished,
         }[autoreset_mode]
 
-    def _member(self, row: int, env: AnyEnv, *, is_lost: bool) -> Member:
+    def _fuse(self, row: int, env: AnyEnv, *, is_lost: bool) -> FusedEnv:
         seed = self._next_seed(row) if is_lost else None
         env_fn = self._task.env_fns[row]
         if not isinstance(env_fn, RedrawnEnv):
-            return Member(env, seed)
+            return FusedEnv(env, seed)
         record = StreamRecord(self._rows.parameters[row], self._rows.streams[row], self._rows.episodes[row : row + 1])
-        return Member(env, seed, Redraw(env_fn, record, int(self._rows.restarts[row]) if is_lost else 0))
+        return FusedEnv(env, seed, Redraw(env_fn, record, int(self._rows.restarts[row]) if is_lost else 0))
 
     def _make_stepper(self) -> _core.RowStepper:
         rows, packer, writers = self._rows, self._info_writer.packer, self._observations.plain_writers
         plain = writers(self._observation_columns, rows.pages)
         publisher = (
-            _core.RowPublisher(plain, rows.rewards, packer, self._progress, self._task.care.check_nan)
+            _core.RowPublisher(plain, rows.rewards, packer, self._progress, self._task.policy.check_nan)
             if plain
             else None
         )
         actions = rows.action_arrays[0] if self._actions.is_single_array else None
         flags = rows.terminated, rows.truncated, rows.restarted
         stepper = _core.RowStepper(publisher, packer, self._progress, actions, *flags, self._due, self._digests)
-        for row, member in enumerate(self._members):
-            stepper.place(row, member.step)
+        for row, fused in enumerate(self._fused):
+            stepper.place(row, fused.step)
         return stepper
 
     @property
     def envs(self) -> list[AnyEnv]:
         """The environments as the user made them, for anyone to look at until the next step."""
         self._expose()
-        return [member.env for member in self._members]
+        return [fused.env for fused in self._fused]
 
     def _expose(self) -> None:
-        for member in self._members:
-            member.before_access()
+        for fused in self._fused:
+            fused.before_access()
         self._exposed = True
 
     def _conceal(self) -> None:
-        for member in self._members:
-            member.after_access()
+        for fused in self._fused:
+            fused.after_access()
         self._exposed = False
 
     def execute(self, order: Order) -> Report | None:
@@ -125,7 +163,7 @@ class Shard:
             return self._reset(order)
         assert isinstance(order, CallOrder | SetAttrOrder)
         report = ask(order, self.envs, self._first_index, self._rows.touched, self._progress)
-        self._progress.enter(len(self._members))
+        self._progress.enter(len(self._fused))
         return report
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
@@ -198,7 +236,7 @@ class Shard:
     def _publish(self, row: int, observation: Any, reward: Any, info: Any) -> None:
         """Publishes whatever the quick way does not know, or raises the error that says what is wrong with it."""
         number = as_number(reward)
-        if self._task.care.check_nan:
+        if self._task.policy.check_nan:
             check_no_nan(np.asarray(number), "reward")
         self._write_observation(row, observation)
         self._rows.rewards[row] = number
@@ -221,7 +259,7 @@ class Shard:
     def _take_actions(self, loose_actions: Sequence[Sequence[Any]]) -> list[Any]:
         for leaf, values in zip(self._actions.loose_leaves, loose_actions, strict=True):
             self._action_columns[leaf] = list(values)
-        return self._actions.rows(self._action_columns, len(self._members))
+        return self._actions.rows(self._action_columns, len(self._fused))
 
     def _reset_at_next_step(self, row: int, observation: Any, info: Info) -> tuple[Any, Info]:
         self._due[row] = _RESET
@@ -256,7 +294,7 @@ class Shard:
             restarted = self._due[row] == _TELL_OF_RESTART
             self._due[row] = _NOTHING
             observation, info = self._reset_member(row, seed, options)
-            self._members[row].after_access()
+            self._fused[row].after_access()
             self._rows.terminated[row] = self._rows.truncated[row] = False
             self._rows.restarted[row] = restarted
             self._publish(row, observation, 0.0, {**info, **self._restart_info(row)} if restarted else info)
@@ -268,11 +306,11 @@ class Shard:
             self._fail(row, Failure.of(error, self._first_index + row, "reset"), failures, reset)
 
     def _reset_member(self, row: int, seed: int | None = None, options: Options = None) -> tuple[Any, Any]:
-        member = self._members[row]
-        seed = member.begin_episode(member.take_seed(seed))
-        if self._origins is not None:
-            self._origins.note(row, member.env, seed)
-        observation, info = member.reset(seed=seed, options=options)
+        fused = self._fused[row]
+        seed = fused.begin_episode(fused.take_seed(seed))
+        if self._starts is not None:
+            self._starts.note(row, fused.env, seed)
+        observation, info = fused.reset(seed=seed, options=options)
         if self._digests is not None:
             self._begun[row] = info_digest(info) if isinstance(info, dict) else UNKNOWN
         return observation, info
@@ -281,7 +319,7 @@ class Shard:
 
     def _fail(self, row: int, failure: Failure, failures: list[Failure], go_on: Callable[[int], None]) -> None:
         """Makes a failed environment again and goes on with it; notes the failure if that is not wanted or fails."""
-        while self._task.care.restart:
+        while self._task.policy.restart:
             if not self._budgets[row].spend():
                 failure.note = self._budgets[row].exhausted_text
                 break
@@ -299,16 +337,16 @@ class Shard:
     def _make_again(self, row: int, cause: str) -> None:
         self._progress.enter(row)
         with suppress(Exception):
-            self._members[row].env.close()
+            self._fused[row].env.close()
         self._rows.progress[1] = Activity.MAKING
         try:
             env = self._task.env_fns[row]()
         finally:
             self._rows.progress[1] = Activity.ANYTHING
             self._progress.enter(row)
-        self._members[row] = self._member(row, env, is_lost=True)
+        self._fused[row] = self._fuse(row, env, is_lost=True)
         self._begun.pop(row, None)
-        self._stepper.place(row, self._members[row].step)
+        self._stepper.place(row, self._fused[row].step)
         self._rows.touched[row] = False
         self._due[row], self._causes[row] = _TELL_OF_RESTART, cause
 
@@ -328,17 +366,17 @@ class Shard:
             except (Exception, SystemExit) as error:
                 self._make_again(row, f"{self._task.cause}; it could not be rebuilt: {error}")
         self._rows.progress[1] = Activity.ANYTHING
-        self._progress.enter(len(self._members))
+        self._progress.enter(len(self._fused))
 
     def _rebuild_row(self, row: int, replay: Replay, deadline: float) -> None:
-        assert self._origins is not None
-        member, arrays = self._members[row], self._rows.observation_arrays
+        assert self._starts is not None
+        fused, arrays = self._fused[row], self._rows.observation_arrays
         for array, last in zip(arrays, replay.observation, strict=True):
             array[row] = last  # the lost process may have scribbled there
-        member.return_to(replay.episode)
-        seed = self._origins.restore(row, replay.episode, member.env)
+        fused.return_to(replay.episode)
+        seed = self._starts.restore(row, replay.episode, fused.env)
         stage = Stage(self._observations, arrays)
-        replay.play(member, seed, self._actions, stage, partial(self._progress.enter, row), deadline)
+        replay.play(fused, seed, self._actions, stage, partial(self._progress.enter, row), deadline)
         self._rows.digests[row] = replay.digest
         self._rows.rebuilt[row] += 1
         if replay.ended and self._autoreset_mode is AutoresetMode.NEXT_STEP:
@@ -356,7 +394,7 @@ class Shard:
         return {"restarted": True, "restart_cause": self._causes[row]}
 
     def _report(self, failures: list[Failure], row: int | None = None) -> Report | None:
-        self._progress.enter(len(self._members))  # none is at work
+        self._progress.enter(len(self._fused))  # none is at work
         infos = self._info_writer.end()
         if infos is None and not failures and not self._observations.loose_leaves:
             return None

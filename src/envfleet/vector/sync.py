@@ -10,17 +10,15 @@ from typing import Any, final
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from envfleet.episodes import redrawn
+from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_env_fns
-from envfleet.vector.layout import aligned_zeros
-from envfleet.vector.failures import as_error, warn_of_close
-from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
-from envfleet.vector.fused_env import AnyEnv
+from envfleet.vector.block import FleetBuffers, FleetLayout, Rows, aligned_zeros
 from envfleet.vector.engine import Order, Report, ResetOrder
+from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs, close_envs
 from envfleet.vector.pages import num_pages
-from envfleet.vector.recovery import OnFailure, checked_care
+from envfleet.vector.recovery import ShardTask
 from envfleet.vector.shard import Shard
-from envfleet.vector.share import EnvFn, ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import (
     EnvFace,
     ObservationMode,
@@ -69,7 +67,7 @@ class SyncVectorEnv(FleetVectorEnv):
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
         checked_batch_size(batch_size, self.num_envs)
-        care = checked_care(on_failure, max_restarts, restart_window, check_nan=check_nan)
+        policy = checked_failure_policy(on_failure, max_restarts, restart_window, check_nan=check_nan)
         envs, failure = build_envs(self.env_fns, 0)
         if failure is not None:
             raise as_error(failure, worker=None)
@@ -79,11 +77,11 @@ class SyncVectorEnv(FleetVectorEnv):
             layout = FleetLayout(
                 spaces,
                 num_parameters=len(randomize),
-                num_pages=num_pages(copy=copy, restarts=care.restart, autoreset_mode=mode),
+                num_pages=num_pages(copy=copy, restarts=policy.restart, autoreset_mode=mode),
                 refuse_nan=check_nan,
             )
             memory = aligned_zeros(layout.size)
-            task = ShardTask(self.env_fns, 0, care)
+            task = ShardTask(self.env_fns, 0, policy)
             rows = layout.rows(memory, 0, len(envs))
             self._shard = Shard(task, envs, rows, layout.observations, layout.actions, mode)
         except BaseException:
@@ -92,7 +90,7 @@ class SyncVectorEnv(FleetVectorEnv):
         self._order: Order | None = None
         self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
         buffers = FleetBuffers(layout, memory, [(0, len(envs))])
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart, redrawn=randomize)
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=policy.restart, redrawn=randomize)
         self.plan = "sync: one environment after another in the caller's thread."
         self.closed = False
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet import _core
-from envfleet.episodes import Randomize, table_of
 from envfleet.errors import (
     AlreadyPendingCallError,
     ClosedEnvironmentError,
@@ -29,13 +28,14 @@ from envfleet.errors import (
     WorkerError,
 )
 from envfleet.randomize import ParameterTable
+from envfleet.redraw import Randomize, table_of
 from envfleet.vector import arguments
-from envfleet.vector.layout import LayoutError
-from envfleet.vector.exclusive import LEAST_PATIENCE, close_when_free, exclusive_for, wait_for_others
-from envfleet.vector.failures import as_error
 from envfleet.vector.block import Buffers, Rows
-from envfleet.vector.infos import Info
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.failures import as_error
+from envfleet.vector.infos import Info
+from envfleet.vector.layout import LayoutError
+from envfleet.vector.runtime import LEAST_PATIENCE, close_when_free, exclusive_for, wait_for_others
 from envfleet.vector.spaces import FleetSpaces
 
 if TYPE_CHECKING:

@@ -14,27 +14,26 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
-from envfleet.vector.cores import usable_cores
-from envfleet.vector.runtime import Deadline, deadline_after
-from envfleet.vector.failures import Failure, unless_failed
-from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.legacy import Legacy
-from envfleet.vector.lost import LostWorker, lost_error
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.pickling import dumps_by_value, load_report
-from envfleet.vector.process import protocol
-from envfleet.vector.process.arrivals import Arrivals
+from envfleet.vector.block import Activity
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder, load_report
+from envfleet.vector.failures import Failure, FailurePolicy, LostWorker, lost_error, unless_failed
+from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.shared_memory import create_block
-from envfleet.vector.process.workers import Crew
-from envfleet.vector.process.patience import worker_patience
 from envfleet.vector.process.tickets import Rows, Tickets
-from envfleet.vector.process.watch import Watch
-from envfleet.vector.process.worker import Berth
-from envfleet.vector.replay import Replay
-from envfleet.vector.replacing import Replacements
-from envfleet.vector.replays import Replays
-from envfleet.vector.recovery import Care
-from envfleet.vector.share import Activity, ShardTask
+from envfleet.vector.process.watch import Startup, Watch
+from envfleet.vector.process.worker import (
+    ALL_IN_BLOCK,
+    CLOSE,
+    ORDER,
+    REPORT_FOLLOWS,
+    STEP,
+    WorkerSetup,
+    worker_patience,
+)
+from envfleet.vector.process.workers import Workers
+from envfleet.vector.recovery import Legacy, Replacements, ShardTask
+from envfleet.vector.replay import Replay, Replays
+from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 T = TypeVar("T")
@@ -50,29 +49,29 @@ class Supervisor:
     def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
         self._legacy = Legacy(tasks)
         self._bounds = self._legacy.bounds
-        self._care = tasks[0].care if tasks else Care()
-        self._replacements = Replacements(self._care, len(tasks))
+        self._policy = tasks[0].policy if tasks else FailurePolicy()
+        self._replacements = Replacements(self._policy, len(tasks))
         self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
         self._order: Order = StepOrder()
         self._excuses: dict[int, Report] = {}
         self._collected_turns = 0
         self._inbox: tuple[int, list[bytes | None]] = (0, [])
-        self._crew = Crew(context, tasks, daemon)
+        self._workers = Workers(context, tasks, daemon)
         self._silence: Sequence[Report | None] = [None] * len(tasks)
-        self._arrivals = Arrivals(self._crew, self._care.start_timeout)
+        self._arrivals = Startup(self._workers, self._policy.start_timeout)
 
     @property
     def processes(self) -> list[BaseProcess]:
         """The workers."""
-        return self._crew.processes
+        return self._workers.processes
 
     # -- starting -------------------------------------------------------------------------------------
 
     def faces(self) -> list[EnvFace]:
         """Waits until all environments are made and returns what they show, in order."""
         try:
-            answers = self._arrivals.answers(range(len(self._crew)))
+            answers = self._arrivals.answers(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._error(lost, note) from None
@@ -94,11 +93,11 @@ class Supervisor:
     ) -> None:
         """Gives every worker the block. ``replays`` keeps what environments can be rebuilt from, if they can be."""
         self._legacy.replays = replays
-        self._mailroom = _core.Mailroom(control, len(self._crew), spaces.num_envs, create=True)
-        self._watch = Watch(self._crew, self._mailroom, progress, self._bounds, self._care)
-        self._tickets = Tickets(self._crew, self._mailroom, self._watch, self._bounds, replays)
-        patience = worker_patience(len(self._crew), usable_cores())
-        self._berth = dumps_by_value(Berth(spaces, len(self._crew), patience, num_pages))
+        self._mailroom = _core.Mailroom(control, len(self._workers), spaces.num_envs, create=True)
+        self._watch = Watch(self._workers, self._mailroom, progress, self._bounds, self._policy)
+        self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._bounds, replays)
+        patience = worker_patience(len(self._workers), usable_cores())
+        self._setup = dumps_by_value(WorkerSetup(spaces, len(self._workers), patience, num_pages))
         for worker, (first, last) in enumerate(self._bounds):
             self._mailroom.assign(worker, first, last)
             try:
@@ -108,7 +107,7 @@ class Supervisor:
 
     def _settle(self, worker: int) -> None:
         with signals_blocked():
-            self._crew.tell(worker, self._berth, self._descriptor)
+            self._workers.tell(worker, self._setup, self._descriptor)
         self._arrivals.settle(worker)
 
     def answer_to(self, check: Callable[[], None]) -> None:
@@ -131,7 +130,7 @@ class Supervisor:
             return
         if type(order) is StepOrder and not order.loose_actions:
             self._order = order
-            self._mailroom.post(0, num_workers, protocol.STEP)
+            self._mailroom.post(0, num_workers, STEP)
             return
         self._watch.warn_of_copies()
         # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
@@ -141,9 +140,9 @@ class Supervisor:
             if isinstance(order, ResetOrder):
                 self._legacy.note_resets(order)
             # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, num_workers, protocol.ORDER)
+            self._mailroom.post(0, num_workers, ORDER)
             for worker, payload in enumerate(payloads):
-                self._crew.tell(worker, payload)
+                self._workers.tell(worker, payload)
         self._see_through(partial(self._watch.deliver, self._unfinished))
 
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
@@ -173,7 +172,7 @@ class Supervisor:
         assert self._mailroom is not None
         self._watch.deliver(self._unfinished, deadline)
         self._watch.wait(self._mailroom.wait_done, self._unfinished, deadline)
-        if not self._excuses and self._mailroom.is_silent(protocol.ALL_IN_BLOCK):
+        if not self._excuses and self._mailroom.is_silent(ALL_IN_BLOCK):
             return None
         return self._read_answers(deadline)
 
@@ -195,20 +194,20 @@ class Supervisor:
         if self._inbox[0] != turn:
             self._inbox = turn, []
         payloads = self._inbox[1]
-        while len(payloads) < len(self._crew):  # goes on where an interruption stopped it
+        while len(payloads) < len(self._workers):  # goes on where an interruption stopped it
             worker = len(payloads)
-            speaks = worker not in self._excuses and self._mailroom.status(worker) == protocol.REPORT_FOLLOWS
+            speaks = worker not in self._excuses and self._mailroom.status(worker) == REPORT_FOLLOWS
             if not speaks:
                 payloads.append(None)
                 continue
             self._watch.await_message(worker, deadline)
             with signals_blocked():  # or an interruption would lose what was taken
-                payloads.append(self._crew.pop_message(worker))
+                payloads.append(self._workers.pop_message(worker))
         return payloads
 
     def _unfinished(self) -> list[int]:
         assert self._mailroom is not None
-        return [worker for worker in range(len(self._crew)) if not self._mailroom.is_finished(worker)]
+        return [worker for worker in range(len(self._workers)) if not self._mailroom.is_finished(worker)]
 
     # -- tickets: single environments -----------------------------------------------------------------
 
@@ -232,7 +231,7 @@ class Supervisor:
     def _send_parcels(self, send: Callable[[], None]) -> None:
         """Sends tickets with something beside the block; whoever is lost meanwhile is replaced, if it may be."""
         send()
-        while not self._crew.all_sent:
+        while not self._workers.all_sent:
             try:
                 self._watch.deliver(self._tickets.still_out)
             except LostWorker as lost:
@@ -270,9 +269,9 @@ class Supervisor:
         self._check_ours()
         self._tickets.collect()
         self._tickets.forget()
-        for worker in range(len(self._crew)):
-            if not self._crew.is_alive(worker):
-                self._start_again(self._crew.lost(worker), {})
+        for worker in range(len(self._workers)):
+            if not self._workers.is_alive(worker):
+                self._start_again(self._workers.lost(worker), {})
                 self._legacy.forget(worker)
                 self._excuses[worker] = Report()
         self.discard()
@@ -282,7 +281,7 @@ class Supervisor:
         """Starts a worker in place of a lost one, if restarts are wanted, and gives it the tickets that were lost."""
         worker = lost.worker
         self._replacements.allow(lost, self._error)
-        self._crew.end_one(worker)
+        self._workers.end_one(worker)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
@@ -306,12 +305,12 @@ class Supervisor:
         assert self._mailroom is not None
         worker = lost.worker
         try:
-            self._crew.replace(worker, self._legacy.task(worker, f"worker {worker} {lost.cause}", replays))
+            self._workers.replace(worker, self._legacy.task(worker, f"worker {worker} {lost.cause}", replays))
             self._mailroom.clear(worker)
             unless_failed(self._arrivals.answers([worker])[0], worker)
             self._settle(worker)
         except BaseException:
-            self._crew.end_one(worker)  # one that was not told where to work is no worker
+            self._workers.end_one(worker)  # one that was not told where to work is no worker
             raise
 
     def _go_on_with_turn(self, lost: LostWorker) -> None:
@@ -325,11 +324,11 @@ class Supervisor:
             asked = order.mask[slice(*self._bounds[worker])].any()
             self._excuses[worker] = Report(failures=[self._excuse(lost)] if asked else [])
         elif isinstance(order, StepOrder) and not order.loose_actions:
-            self._mailroom.post_again(worker, protocol.STEP)
+            self._mailroom.post_again(worker, STEP)
         else:
             with signals_blocked():
-                self._mailroom.post_again(worker, protocol.ORDER)
-                self._crew.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
+                self._mailroom.post_again(worker, ORDER)
+                self._workers.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
 
     def _excuse(self, lost: LostWorker) -> Failure:
         env = self._watch.env_of(lost.worker)
@@ -341,7 +340,7 @@ class Supervisor:
             'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or '
             "hangs, find out why with SyncVectorEnv."
         )
-        where = f"pid {self._crew.processes[lost.worker].pid}"
+        where = f"pid {self._workers.processes[lost.worker].pid}"
         return lost_error(lost, self._bounds[lost.worker], where, advice)
 
     # -- who is who -----------------------------------------------------------------------------------
@@ -354,7 +353,7 @@ class Supervisor:
         return None
 
     def _check_ours(self) -> None:
-        if not self._crew.is_ours:
+        if not self._workers.is_ours:
             raise FleetError(
                 "This fleet was made by another process, of which this one is a forked copy: its workers answer only "
                 "to that one. Make a new fleet here."
@@ -364,16 +363,16 @@ class Supervisor:
 
     def shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
         """Ends all workers within about ``timeout`` seconds; returns what environments raised in close()."""
-        if not self._crew.is_ours:
+        if not self._workers.is_ours:
             return []
         failures: list[Failure] = []
         try:
             if not terminate:
                 deadline = time.monotonic() + timeout
                 self._ask_to_close(deadline)
-                failures = self._crew.drain_until_ended(deadline)
+                failures = self._workers.drain_until_ended(deadline)
         finally:  # a Ctrl-C while they are asked: then they are not asked any longer
-            self._crew.kill()
+            self._workers.kill()
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
@@ -381,22 +380,22 @@ class Supervisor:
 
     def kill_workers(self) -> None:
         """Ends the processes and nothing else, from another thread than the one that uses them."""
-        for process in self._crew.processes if self._crew.is_ours else ():
+        for process in self._workers.processes if self._workers.is_ours else ():
             process.kill()
 
     def warn_of_copies(self) -> None:
         """Names environments that have forked a copy of their worker which came back, if there are any new ones."""
-        if self._mailroom is not None and self._crew.is_ours:
+        if self._mailroom is not None and self._workers.is_ours:
             self._watch.warn_of_copies()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom
         if mailroom is None:  # still starting: there will be no block for them
-            self._crew.dismiss()
+            self._workers.dismiss()
             return
-        while any(self._crew.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
-            self._crew.deliver(range(len(self._crew)), 0.0)  # what an interruption left
+        while any(self._workers.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
+            self._workers.deliver(range(len(self._workers)), 0.0)  # what an interruption left
             mailroom.wait_done(0.01, 0.0, 0.0)
-        for worker in set(range(len(self._crew))) - set(self._unfinished()):
-            if self._crew.is_alive(worker):
-                mailroom.post(worker, worker + 1, protocol.CLOSE)
+        for worker in set(range(len(self._workers))) - set(self._unfinished()):
+            if self._workers.is_alive(worker):
+                mailroom.post(worker, worker + 1, CLOSE)

@@ -12,20 +12,18 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
-from envfleet.episodes import redrawn
+from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
-from envfleet.vector.cores import usable_cores
-from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
-from envfleet.vector.interruptions import signals_blocked
 from envfleet.vector.engine import Order, Report, ResetOrder
-from envfleet.vector.pages import num_pages
-from envfleet.vector.process.forks import keep_apart
+from envfleet.vector.failures import Failure, OnFailure, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fused_env import EnvFn, build_envs
+from envfleet.vector.pages import keep_apart, num_pages
 from envfleet.vector.process.engine import Supervisor
-from envfleet.vector.replays import Replays
-from envfleet.vector.recovery import OnFailure, checked_care
-from envfleet.vector.shard import Shard
-from envfleet.vector.share import EnvFn, ShardTask, build_envs, split
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.replay import Replays
+from envfleet.vector.runtime import signals_blocked, usable_cores
+from envfleet.vector.shard import Shard, split
 from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
 from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
 
@@ -96,7 +94,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.observation_mode = checked_observation_mode(observation_mode)
         mode = checked_mode(autoreset_mode)
         checked_batch_size(batch_size, self.num_envs)
-        self._care = checked_care(
+        self._policy = checked_failure_policy(
             on_failure,
             max_restarts,
             restart_window,
@@ -113,7 +111,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._num_local = bounds[0][1] if caller_works else 0
         shares = bounds[1 if caller_works else 0 :]
         tasks = [
-            ShardTask(self.env_fns[first:last], first, self._care, notes_digests=self._care.restart)
+            ShardTask(self.env_fns[first:last], first, self._policy, notes_digests=self._policy.restart)
             for first, last in shares
         ]
         with signals_blocked():  # or an interruption would leave processes that nobody ends
@@ -140,14 +138,14 @@ class AsyncVectorEnv(FleetVectorEnv):
         num_workers = len(self._supervisor.processes)
         control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
         randomize = redrawn(self.env_fns)
-        restarts = self._care.restart
+        restarts = self._policy.restart
         pages = num_pages(copy=copy, restarts=restarts, autoreset_mode=mode)
         layout = FleetLayout(
             spaces,
             num_parameters=len(randomize),
             num_pages=pages,
             control_bytes=control_bytes,
-            refuse_nan=self._care.check_nan,
+            refuse_nan=self._policy.check_nan,
         )
         memory = self._supervisor.create_block(layout.size)
         arrays = layout.arrays(memory)
@@ -162,7 +160,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         self._local_shard: Shard | None = None
         if local_envs:
             rows = layout.rows(memory, 0, len(local_envs))
-            task = ShardTask(self.env_fns[: self._num_local], 0, self._care)
+            task = ShardTask(self.env_fns[: self._num_local], 0, self._policy)
             self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
         self._local_order: Order | None = None
         self._local_report: Report | None = None

@@ -18,21 +18,20 @@ from typing import Any, final
 
 from gymnasium.vector.utils import clear_mpi_env_vars
 
-from envfleet.vector.global_generators import fleet_seed
 from envfleet.vector.pickling import dumps_by_value
+from envfleet.vector.process.fork_server import ForkServer, ForkServerError, fresh_fork_server, run_pickled
 from envfleet.vector.process.shared_memory import OUT_OF_DESCRIPTORS, descriptors_text
-from envfleet.vector.process.fork_server import ForkServer, ForkServerError
-from envfleet.vector.process.fresh_server import fresh_fork_server, run_pickled
-from envfleet.vector.process.sent_task import dump_task
-from envfleet.vector.process.starting import (
+from envfleet.vector.process.worker import WorkerTask, dump_task, worker_main
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import (
     ctrl_c_kept_from_children,
+    fleet_seed,
+    forks_unreported,
+    has_threads,
     let_go_of_fork_server,
     main_module_hidden,
     start_quietly,
 )
-from envfleet.vector.process.threads import forks_unreported, has_threads
-from envfleet.vector.process.worker import WorkerTask, worker_main
-from envfleet.vector.share import ShardTask
 
 
 @final

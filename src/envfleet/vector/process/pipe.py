@@ -11,7 +11,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import final
 
-from envfleet.vector.interruptions import signals_blocked
+from envfleet.vector.runtime import signals_blocked
 
 _CHUNK = 1 << 20
 _SHORT, _LONG = struct.Struct("!i"), struct.Struct("!iQ")
@@ -19,7 +19,7 @@ _LONGEST_SHORT = 0x7FFFFFFF
 
 
 @final
-class Line:
+class Pipe:
     """Speaks as multiprocessing's Connection does, which is at the other end, with two things more.
 
     An interruption while a message is read loses nothing of it: the rest is read the next time. And nobody has to wait
@@ -132,9 +132,9 @@ class Line:
         return _LONG.size, _LONG.size + int(_LONG.unpack_from(self._arrived)[1])
 
 
-def ready_lines(lines: Iterable[Line], timeout: float) -> list[Line]:
+def ready_pipes(pipes: Iterable[Pipe], timeout: float) -> list[Pipe]:
     """Those that can ``push`` what they have, or have something to ``pull``, within so many seconds."""
-    poll, by_descriptor = select.poll(), {line.fileno(): line for line in lines}
-    for descriptor, line in by_descriptor.items():
-        poll.register(descriptor, select.POLLIN | select.POLLOUT if line.has_unsent else select.POLLIN)
+    poll, by_descriptor = select.poll(), {pipe.fileno(): pipe for pipe in pipes}
+    for descriptor, pipe in by_descriptor.items():
+        poll.register(descriptor, select.POLLIN | select.POLLOUT if pipe.has_unsent else select.POLLIN)
     return [by_descriptor[descriptor] for descriptor, _ in poll.poll(timeout * 1000)]

@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.runtime import NEVER, Deadline
-from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.lost import LostWorker
-from envfleet.vector.engine import Report, ResetOrder
-from envfleet.vector.pickling import dumps_by_value, load_report
-from envfleet.vector.process import protocol
-from envfleet.vector.process.workers import Crew
+from envfleet.vector.engine import Report, ResetOrder, load_report
+from envfleet.vector.failures import LostWorker
+from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
-from envfleet.vector.replays import Replays
+from envfleet.vector.process.worker import REPORT_FOLLOWS, RESET_ROW, STEP_ROW, STEP_ROW_WITH_PARCEL
+from envfleet.vector.process.workers import Workers
+from envfleet.vector.replay import Replays
+from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
@@ -34,13 +33,13 @@ class Tickets:
 
     def __init__(
         self,
-        crew: Crew,
+        workers: Workers,
         mailroom: _core.Mailroom,
         watch: Watch,
         bounds: Sequence[tuple[int, int]],
         replays: Replays | None,
     ) -> None:
-        self._crew, self._mailroom, self._watch, self._bounds = crew, mailroom, watch, bounds
+        self._workers, self._mailroom, self._watch, self._bounds = workers, mailroom, watch, bounds
         self._replays = replays
         self._reset_parcels: dict[int, bytes] = {}
         self._backlog: deque[tuple[int, bytes | None]] = deque()
@@ -55,9 +54,9 @@ class Tickets:
     def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
         """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
         if not loose_actions:
-            return partial(self._mailroom.send, rows, protocol.STEP_ROW)
+            return partial(self._mailroom.send, rows, STEP_ROW)
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
-        return partial(self._send_parcels, rows, protocol.STEP_ROW_WITH_PARCEL, parcels)
+        return partial(self._send_parcels, rows, STEP_ROW_WITH_PARCEL, parcels)
 
     def resets(self, order: ResetOrder) -> Callable[[], None]:
         """What has all environments reset, each as soon as its worker comes to it."""
@@ -66,7 +65,7 @@ class Tickets:
 
         def send() -> None:
             self._reset_parcels = dict(zip(rows.tolist(), parcels, strict=True))
-            self._send_parcels(rows, protocol.RESET_ROW, parcels)
+            self._send_parcels(rows, RESET_ROW, parcels)
 
         return send
 
@@ -75,7 +74,7 @@ class Tickets:
             for i, parcel in enumerate(parcels):
                 # The ticket first: a long message needs a reader at the other end.
                 self._mailroom.send(rows[i : i + 1], kind)
-                self._crew.tell(self._worker_of(int(rows[i])), parcel)
+                self._workers.tell(self._worker_of(int(rows[i])), parcel)
 
     def take(self, count: int, deadline: Deadline = NEVER) -> tuple[Rows, list[Report | None]] | None:
         """The oldest ``count`` results, with one report (or None) each; None if there are fewer.
@@ -152,7 +151,7 @@ class Tickets:
     def _take_over_one(self, place: int, deadline: Deadline) -> None:
         """Marks a result as taken over together with its message: an interruption must not part them."""
         row = int(self._collected[place])
-        if self._statuses[place] != protocol.REPORT_FOLLOWS:
+        if self._statuses[place] != REPORT_FOLLOWS:
             self._backlog.append((row, None))
             self._not_noted.add(row)
             self._statuses[place] = _NO_RESULT
@@ -165,7 +164,7 @@ class Tickets:
             self._statuses[place] = _NO_RESULT
             return
         with signals_blocked():
-            self._backlog.append((row, self._crew.pop_message(worker)))
+            self._backlog.append((row, self._workers.pop_message(worker)))
             self._not_noted.add(row)
             self._statuses[place] = _NO_RESULT
 
@@ -190,17 +189,17 @@ class Tickets:
         for row in lost:
             self._unheard.pop(row, None)
         # What came with an action is forgotten: an environment that was made again takes none.
-        return [(row, protocol.RESET_ROW if row in self._reset_parcels else protocol.STEP_ROW) for row in lost]
+        return [(row, RESET_ROW if row in self._reset_parcels else STEP_ROW) for row in lost]
 
     def send_again(self, lost: Sequence[tuple[int, int]]) -> None:
         """Gives what ``lost_by`` found to the worker that took the dead one's place."""
-        steps = [row for row, kind in lost if kind == protocol.STEP_ROW]
-        resets = [row for row, kind in lost if kind == protocol.RESET_ROW]
+        steps = [row for row, kind in lost if kind == STEP_ROW]
+        resets = [row for row, kind in lost if kind == RESET_ROW]
         if steps:
-            self._mailroom.send(np.array(steps, np.intp), protocol.STEP_ROW)
+            self._mailroom.send(np.array(steps, np.intp), STEP_ROW)
         if resets:
             parcels = [self._reset_parcels[row] for row in resets]
-            self._send_parcels(np.array(resets, np.intp), protocol.RESET_ROW, parcels)
+            self._send_parcels(np.array(resets, np.intp), RESET_ROW, parcels)
 
     def workers_out(self) -> list[int]:
         """The workers that have something to do."""

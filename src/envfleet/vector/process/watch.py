@@ -1,26 +1,29 @@
-"""Waiting for workers, and noticing those that died or are stuck, from what the block shows of them."""
+"""Waiting for workers: while they start, while they work, and what is said of those that die or hang."""
 
 from __future__ import annotations
 
+import pickle
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector import lost
-from envfleet.vector.cores import usable_cores
-from envfleet.vector.runtime import NEVER, AwakeClock, Deadline
-from envfleet.vector.lost import LostWorker
-from envfleet.vector.process import protocol
-from envfleet.vector.process.copies import ForkedCopies
-from envfleet.vector.process.workers import Crew
-from envfleet.vector.process.patience import ASLEEP, CallerPatience
-from envfleet.vector.recovery import Care
-from envfleet.vector.share import Activity
+from envfleet.vector import failures
+from envfleet.vector.block import Activity
+from envfleet.vector.failures import Failure, FailurePolicy, LostWorker
+from envfleet.vector.process.worker import ASLEEP, CallerPatience, ForkedCopies, Making
+from envfleet.vector.process.workers import Workers
+from envfleet.vector.runtime import NEVER, AwakeClock, Deadline, usable_cores
+from envfleet.vector.spaces import EnvFace
+
+WATCH_INTERVAL = 0.05
+"""Seconds after which a waiting caller looks whether its workers are alive."""
+
 
 _Sign: TypeAlias = tuple[int, tuple[int, int], int]
 
@@ -39,7 +42,7 @@ class Watch:
         progress: uint64 (num_envs, ...); each worker counts in the first cell of its first row, see ``_core.Progress``,
             and says in the second what it is doing, see ``Activity``.
         bounds: The environments ``(first, last + 1)`` of each worker.
-        care: How long they may take.
+        policy: How long they may take.
 
     Attributes:
         check_wanted: Raises if whoever waits is not to wait any longer.
@@ -47,19 +50,19 @@ class Watch:
 
     def __init__(
         self,
-        crew: Crew,
+        workers: Workers,
         mailroom: _core.Mailroom,
         progress: npt.NDArray[np.uint64],
         bounds: list[tuple[int, int]],
-        care: Care,
+        policy: FailurePolicy,
     ) -> None:
-        self._crew, self._mailroom, self._progress, self._bounds = crew, mailroom, progress, bounds
-        self._care = care
+        self._workers, self._mailroom, self._progress, self._bounds = workers, mailroom, progress, bounds
+        self._policy = policy
         self._copies = ForkedCopies(progress[:, 2])
-        self._patience = CallerPatience(len(crew), usable_cores())
+        self._patience = CallerPatience(len(workers), usable_cores())
         self.check_wanted: Callable[[], None] = lambda: None
         self._last_look = 0.0
-        self._clock = AwakeClock(protocol.WATCH_INTERVAL)
+        self._clock = AwakeClock(WATCH_INTERVAL)
         self._seen: dict[int, tuple[_Sign, float]] = {}
         self._warned: dict[int, _Sign] = {}
 
@@ -75,24 +78,24 @@ class Watch:
         """
         start = time.monotonic()
         patience = self._patience.now()
-        while not condition(deadline.slice(protocol.WATCH_INTERVAL), patience.pause, patience.yield_):
+        while not condition(deadline.slice(WATCH_INTERVAL), patience.pause, patience.yield_):
             self._go_on(busy, deadline)
             patience = ASLEEP
         self._patience.learn(time.monotonic() - start)
 
     def deliver(self, busy: Callable[[], list[int]], deadline: Deadline = NEVER) -> None:
         """Waits until everything that workers were told is on its way, as ``wait`` does."""
-        while not self._crew.all_sent and not self._crew.deliver(
-            range(len(self._crew)), deadline.slice(protocol.WATCH_INTERVAL)
+        while not self._workers.all_sent and not self._workers.deliver(
+            range(len(self._workers)), deadline.slice(WATCH_INTERVAL)
         ):
             self._go_on(busy, deadline)
 
     def await_message(self, worker: int, deadline: Deadline = NEVER) -> None:
-        """Waits until there is one for ``Crew.pop_message``, as ``wait`` does.
+        """Waits until there is one for ``Workers.pop_message``, as ``wait`` does.
 
         Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
         """
-        while not self._crew.has_heard(worker, deadline.slice(protocol.WATCH_INTERVAL)):
+        while not self._workers.has_heard(worker, deadline.slice(WATCH_INTERVAL)):
             self.check_wanted()
             self._look_at(worker, self._clock.now())
             deadline.check([worker])
@@ -106,7 +109,7 @@ class Watch:
     def look_now_and_then(self, busy: Callable[[], list[int]]) -> None:
         """One that is stuck must be noticed even while others keep the caller from waiting."""
         now = time.monotonic()
-        if now - self._last_look > protocol.WATCH_INTERVAL:
+        if now - self._last_look > WATCH_INTERVAL:
             self._last_look = now
             self.look(busy())
 
@@ -114,8 +117,8 @@ class Watch:
         """Raises LostWorker for the first that is dead, or that has not moved on for ``step_timeout`` seconds."""
         self.warn_of_copies()
         for worker in workers:
-            if not self._crew.is_alive(worker):
-                cause = self._crew.lost(worker).cause
+            if not self._workers.is_alive(worker):
+                cause = self._workers.lost(worker).cause
                 garbled = f" after {_GARBAGE}" if self._mailroom.is_garbled(worker) else ""
                 raise LostWorker(worker, f"{cause}{self._doing(worker)}{garbled}")
         now = self._clock.now()
@@ -128,28 +131,28 @@ class Watch:
 
     def _look_at(self, worker: int, now: float) -> None:
         if self._mailroom.is_garbled(worker):
-            self._crew.end_one(worker)
+            self._workers.end_one(worker)
             raise LostWorker(worker, f"was ended: {_GARBAGE}")
         # What it was given counts too: one that has just got something to do may not have begun.
         # And what travels: one that has much to say, or is told much, is not stuck.
-        sign = self._cell(worker), self._mailroom.received(worker), self._crew.traffic(worker)
+        sign = self._cell(worker), self._mailroom.received(worker), self._workers.traffic(worker)
         seen, since = self._seen.get(worker, (None, now))
         if sign != seen:
             self._seen[worker] = sign, now
             return
         limit, name = self._limit(worker)
         if limit is not None and now - since > limit:
-            self._crew.end_one(worker)
+            self._workers.end_one(worker)
             del self._seen[worker]
             what = (
                 f"environment {self.env_of(worker)} had not finished" if self.is_at_work(worker) else "it did nothing"
             )
             raise LostWorker(worker, f"was ended: {what} after {limit:g} s ({name})", is_stuck=True)
-        if limit is None and now - since > lost.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
+        if limit is None and now - since > failures.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
             self._warned[worker] = sign
             warnings.warn(
-                f"Environment {self.env_of(worker)} (worker {worker}, pid {self._crew.processes[worker].pid}) has not "
-                f"finished for {now - since:.0f} s. Pass {name}=seconds to have stuck environments ended.",
+                f"Environment {self.env_of(worker)} (worker {worker}, pid {self._workers.processes[worker].pid}) has "
+                f"not finished for {now - since:.0f} s. Pass {name}=seconds to have stuck environments ended.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -157,8 +160,8 @@ class Watch:
     def _limit(self, worker: int) -> tuple[float | None, str]:
         """The seconds that what a worker is at may take, and the name of the argument that says so."""
         if self.activity_of(worker) == Activity.MAKING:
-            return self._care.start_timeout, "start_timeout"
-        return self._care.step_timeout, "step_timeout"
+            return self._policy.start_timeout, "start_timeout"
+        return self._policy.step_timeout, "step_timeout"
 
     def activity_of(self, worker: int) -> Activity:
         """What a worker is doing, or was when it died."""
@@ -183,3 +186,86 @@ class Watch:
 
     def _doing(self, worker: int) -> str:
         return f" while environment {self.env_of(worker)} was at work" if self.is_at_work(worker) else ""
+
+
+Answer: TypeAlias = "list[EnvFace] | Failure"
+
+
+@dataclass
+class _Start:
+    """What a worker has been at, and since when."""
+
+    doing: str
+    since: float
+    warned: bool = False
+
+
+@final
+class Startup:
+    """Each worker says which environment it makes, and in the end what they show, or why there are none.
+
+    Args:
+        workers: The workers.
+        start_timeout: Seconds that a worker may take to begin, and then for each environment; None sets no limit.
+
+    Attributes:
+        check_wanted: Raises if whoever waits is not to wait any longer.
+    """
+
+    def __init__(self, workers: Workers, start_timeout: float | None) -> None:
+        self._workers, self._start_timeout = workers, start_timeout
+        self.check_wanted: Callable[[], None] = lambda: None
+        self._clock = AwakeClock(WATCH_INTERVAL)
+
+    def answers(self, workers: Iterable[int]) -> list[Answer]:
+        """What these workers say in the end, in order.
+
+        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        """
+        wanted = list(workers)
+        starts = {worker: self._begin("it had not begun to make its environments") for worker in wanted}
+        answers: dict[int, Answer] = {}
+        while starts:
+            self._workers.await_words(list(starts), WATCH_INTERVAL)
+            self.check_wanted()
+            for worker in list(starts):
+                self._hear(worker, starts, answers)
+        return [answers[worker] for worker in wanted]
+
+    def settle(self, worker: int) -> None:
+        """Waits until a worker takes over what it was told; raises as ``answers`` does."""
+        start = self._begin("it had not taken over the block")
+        while not self._workers.deliver([worker], WATCH_INTERVAL):
+            self.check_wanted()
+            self._look_at(worker, start)
+        if not self._workers.is_alive(worker):
+            raise self._workers.lost(worker)
+
+    def _begin(self, doing: str) -> _Start:
+        return _Start(doing, self._clock.now())
+
+    def _hear(self, worker: int, starts: dict[int, _Start], answers: dict[int, Answer]) -> None:
+        while (message := self._workers.hear(worker)) is not None:
+            word = pickle.loads(message)
+            if not isinstance(word, Making):
+                answers[worker] = word
+                del starts[worker]
+                return
+            starts[worker] = self._begin(f"environment {word.env_index} was still being made")
+        self._look_at(worker, starts[worker])
+
+    def _look_at(self, worker: int, start: _Start) -> None:
+        seconds = self._clock.now() - start.since
+        if self._start_timeout is not None and seconds > self._start_timeout:
+            self._workers.end_one(worker)
+            cause = f"was ended: {start.doing} after {self._start_timeout:g} s (start_timeout)"
+            raise LostWorker(worker, cause, is_stuck=True)
+        if seconds > failures.STUCK_WARNING_AFTER and not start.warned:
+            start.warned = True
+            limit = "for ever" if self._start_timeout is None else f"up to {self._start_timeout:g} s"
+            warnings.warn(
+                f"Worker {worker} (pid {self._workers.processes[worker].pid}) is slow to start: {start.doing} after "
+                f"{seconds:.0f} s. It is waited for {limit} (start_timeout).",
+                RuntimeWarning,
+                stacklevel=2,
+            )

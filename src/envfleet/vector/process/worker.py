@@ -1,4 +1,7 @@
-"""A worker process: makes its environments, maps the block, then takes turns until told to end."""
+"""A worker process, and everything that it and the caller agree on.
+
+It makes its environments, maps the block, then takes turns until it is told to end.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,125 @@ import gc
 import os
 import pickle
 import signal
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from typing import final
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.episodes import redrawn
-from envfleet.vector.failures import Failure
+from envfleet.redraw import redrawn
 from envfleet.vector.block import FleetLayout
-from envfleet.vector.global_generators import seed_global_generators
-from envfleet.vector.fused_env import AnyEnv
-from envfleet.vector.engine import Order, Report
-from envfleet.vector.pickling import dump_failure, dump_report, dumps
-from envfleet.vector.process import protocol
+from envfleet.vector.engine import Order, Report, dump_failure, dump_report
+from envfleet.vector.failures import Failure
+from envfleet.vector.fused_env import AnyEnv, build_envs, close_envs
+from envfleet.vector.pickling import dumps, dumps_by_value
 from envfleet.vector.process.shared_memory import map_block
-from envfleet.vector.process.copies import COPY_CAME_BACK
-from envfleet.vector.process.patience import Patience
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import seed_global_generators
 from envfleet.vector.shard import Shard
-from envfleet.vector.share import ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import FleetSpaces, faces_of
+
+# Commands.
+STEP = 1
+ORDER = 2
+CLOSE = 3
+
+# Kinds of tickets: what to do with the one environment they are for.
+STEP_ROW = 0
+STEP_ROW_WITH_PARCEL = 1
+RESET_ROW = 2
+
+# How a turn or a ticket was finished.
+ALL_IN_BLOCK = 0
+REPORT_FOLLOWS = 1
+
+FOREVER = 1e9
+"""Seconds; a waiting worker is ended by the command CLOSE or by the end of the caller."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a worker says before it makes an environment."""
+
+    env_index: int
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds to wait on the core, then seconds to wait while offering it to others; then sleep."""
+
+    pause: float
+    yield_: float
+
+
+ASLEEP = Patience(0.0, 0.0)
+_OWN_CORE = Patience(200e-6, 700e-6)
+_SHARED_CORE = Patience(20e-6, 900e-6)
+_SHORT_TURN = 150e-6
+
+
+def worker_patience(num_workers: int, cores: int) -> Patience:
+    """For a worker between turns: it waits for the caller, and for slower workers."""
+    if num_workers < cores:
+        return _OWN_CORE
+    return _SHARED_CORE if num_workers == cores else ASLEEP
+
+
+@final
+class CallerPatience:
+    """For the caller during a turn.
+
+    Without a core to spare it takes time from the very workers it waits for, and sleeps unless their turn is
+    over before a wake-up would be.
+    """
+
+    def __init__(self, num_workers: int, cores: int) -> None:
+        self._spare_cores = cores - num_workers
+        self._expected = 0.0
+
+    def now(self) -> Patience:
+        """What suits the next turn."""
+        if self._spare_cores > 0:
+            return _OWN_CORE
+        short = self._spare_cores == 0 and self._expected < _SHORT_TURN
+        return Patience(0.0, _SHORT_TURN) if short else ASLEEP
+
+    def learn(self, seconds: float) -> None:
+        """Takes note of how long the workers took this time."""
+        self._expected += 0.1 * (seconds - self._expected)
+
+
+COPY_CAME_BACK = (
+    "forked, and the copy of the worker came back from there to go on with the worker's work: that copy was ended. A "
+    "process that an environment forks must end by itself, by os._exit()."
+)
+
+
+@final
+class ForkedCopies:
+    """Looks at what ``_core.end_forked_copies`` counts.
+
+    Args:
+        counts: (num_envs,), in the block.
+    """
+
+    def __init__(self, counts: npt.NDArray[np.uint64]) -> None:
+        self._counts, self._told = counts, counts.copy()
+
+    def warn(self) -> None:
+        """Names the environments, each time there were more."""
+        now = self._counts.copy()
+        concerned, self._told = np.flatnonzero(now != self._told).tolist(), now
+        if concerned:
+            which = f"Environment{'s' if len(concerned) > 1 else ''} {', '.join(map(str, concerned))}"
+            warnings.warn(f"{which} {COPY_CAME_BACK}", RuntimeWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -40,7 +141,7 @@ class WorkerTask:
 
 
 @dataclass(frozen=True)
-class Berth:
+class WorkerSetup:
     """What a worker is told once all environments of the fleet exist: the spaces fix the block's layout."""
 
     spaces: FleetSpaces
@@ -64,7 +165,7 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
 
     def announce(env_index: int) -> None:
         _end_if_copy(pid, env_index - 1)
-        connection.send_bytes(dumps(protocol.Making(env_index)))
+        connection.send_bytes(dumps(Making(env_index)))
 
     envs, failure = build_envs(task.shard.env_fns, task.shard.first_index, announce)
     _end_if_copy(pid, task.shard.first_index + len(envs) - 1 if failure is None else failure.env_index)
@@ -72,11 +173,11 @@ def worker_main(task: WorkerTask, connection: Connection) -> None:
         connection.send_bytes(dump_failure(failure))
         return
     connection.send_bytes(dumps(faces_of(envs)))
-    berth = pickle.loads(connection.recv_bytes())
-    if berth is None:  # another worker failed to start
+    setup = pickle.loads(connection.recv_bytes())
+    if setup is None:  # another worker failed to start
         close_envs(envs)
         return
-    _Worker(task, envs, berth, connection).serve()
+    _Worker(task, envs, setup, connection).serve()
 
 
 def _end_if_copy(pid: int, env_index: int) -> None:
@@ -88,18 +189,18 @@ def _end_if_copy(pid: int, env_index: int) -> None:
 
 @final
 class _Worker:
-    def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], berth: Berth, connection: Connection) -> None:
+    def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], setup: WorkerSetup, connection: Connection) -> None:
         first = task.shard.first_index
         self._worker, self._first_index, self._connection = task.worker, first, connection
-        self._patience = berth.patience
-        num_envs = berth.spaces.num_envs
-        control_bytes = _core.Mailroom.bytes(berth.num_workers, num_envs)
+        self._patience = setup.patience
+        num_envs = setup.spaces.num_envs
+        control_bytes = _core.Mailroom.bytes(setup.num_workers, num_envs)
         layout = FleetLayout(
-            berth.spaces,
+            setup.spaces,
             num_parameters=len(redrawn(task.shard.env_fns)),
-            num_pages=berth.num_pages,
+            num_pages=setup.num_pages,
             control_bytes=control_bytes,
-            refuse_nan=task.shard.care.check_nan,
+            refuse_nan=task.shard.policy.check_nan,
         )
         descriptor = reduction.recv_handle(connection)
         memory = map_block(descriptor, layout.size)
@@ -109,8 +210,8 @@ class _Worker:
         # It stays for as long as this process does.
         _core.end_forked_copies(memory, arrays["progress"][first : first + len(envs)])
         self._memory = memory
-        self._mailroom = _core.Mailroom(arrays["control"], berth.num_workers, num_envs, create=False)
-        mode = berth.spaces.autoreset_mode
+        self._mailroom = _core.Mailroom(arrays["control"], setup.num_workers, num_envs, create=False)
+        mode = setup.spaces.autoreset_mode
         self._shard = Shard(task.shard, envs, rows, layout.observations, layout.actions, mode)
 
     def serve(self) -> None:
@@ -118,16 +219,16 @@ class _Worker:
         self._shard.rebuild()
         take, worker, patience = self._mailroom.take, self._worker, self._patience
         while True:
-            command = take(worker, protocol.FOREVER, patience.pause, patience.yield_)
+            command = take(worker, FOREVER, patience.pause, patience.yield_)
             if command is None:  # a signal came
                 continue
             if command >= _core.FIRST_TICKET:
                 self._serve_ticket(command - _core.FIRST_TICKET)
-            elif command == protocol.STEP:
+            elif command == STEP:
                 self._answer(self._shard.step())
-            elif command == protocol.ORDER:
+            elif command == ORDER:
                 self._answer(self._execute(self._connection.recv_bytes()))
-            elif command == protocol.CLOSE:
+            elif command == CLOSE:
                 failures = self._shard.close()
                 self._answer(Report(failures=failures) if failures else None)
                 return
@@ -135,14 +236,14 @@ class _Worker:
     def _serve_ticket(self, ticket: int) -> None:
         env_index, kind = divmod(ticket, _core.TICKET_KINDS)
         row = env_index - self._first_index
-        parcel = () if kind == protocol.STEP_ROW else pickle.loads(self._connection.recv_bytes())
-        resets = kind == protocol.RESET_ROW
+        parcel = () if kind == STEP_ROW else pickle.loads(self._connection.recv_bytes())
+        resets = kind == RESET_ROW
         report = self._shard.reset_row(row, *parcel) if resets else self._shard.step_row(row, parcel)
         if report is None:
-            self._mailroom.publish(self._worker, env_index, protocol.ALL_IN_BLOCK)
+            self._mailroom.publish(self._worker, env_index, ALL_IN_BLOCK)
             return
         payload = dump_report(report, self._first_index, row)
-        self._mailroom.publish(self._worker, env_index, protocol.REPORT_FOLLOWS)
+        self._mailroom.publish(self._worker, env_index, REPORT_FOLLOWS)
         self._connection.send_bytes(payload)
 
     def _execute(self, payload: bytes) -> Report | None:
@@ -154,9 +255,65 @@ class _Worker:
 
     def _answer(self, report: Report | None) -> None:
         if report is None:
-            self._mailroom.finish(self._worker, protocol.ALL_IN_BLOCK)
+            self._mailroom.finish(self._worker, ALL_IN_BLOCK)
             return
         payload = dump_report(report, self._first_index)
         # Said before it is sent: a long report fills the pipe until the caller, awake by now, reads it.
-        self._mailroom.finish(self._worker, protocol.REPORT_FOLLOWS)
+        self._mailroom.finish(self._worker, REPORT_FOLLOWS)
         self._connection.send_bytes(payload)
+
+
+_NOTE = (
+    "What makes it was sent to a worker process and could not be unpickled there: files and modules that it refers to "
+    "must be found from that process too, which is in the same folder and has the same sys.path."
+)
+
+_being_loaded = 0
+
+
+@final
+class _Mark:
+    """When it is unpickled, the environment with this number is about to be."""
+
+    def __init__(self, env_index: int) -> None:
+        self._env_index = env_index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _note_loading, (self._env_index,)
+
+
+def _note_loading(env_index: int) -> None:
+    global _being_loaded
+    _being_loaded = env_index
+
+
+def dump_task(task: WorkerTask) -> bytes:
+    """Pickles a task so that whoever cannot unpickle it can say which environment that is about."""
+    shard = task.shard
+    marked = [(_Mark(index), env_fn) for index, env_fn in enumerate(shard.env_fns, shard.first_index)]
+    payload = dumps_by_value((replace(task, shard=replace(shard, env_fns=())), marked))
+    return pickle.dumps((present_folder(), shard.first_index, payload))
+
+
+def present_folder() -> str:
+    """Where we are; nothing if that has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
+def load_task(parcel: bytes) -> WorkerTask | Failure:
+    """The task, in the folder in which it was pickled; or why it cannot be had."""
+    folder, first_index, payload = pickle.loads(parcel)
+    with suppress(OSError):
+        os.chdir(folder)
+    _note_loading(first_index)
+    try:
+        task: WorkerTask
+        task, marked = pickle.loads(payload)
+    except Exception as error:
+        failure = Failure.of(error, _being_loaded, "make")
+        failure.note = _NOTE
+        return failure
+    return replace(task, shard=replace(task.shard, env_fns=[env_fn for _, env_fn in marked]))

@@ -13,13 +13,12 @@ from multiprocessing.process import BaseProcess
 from typing import final
 from weakref import WeakSet
 
-from envfleet.vector.failures import Failure
-from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.lost import LostWorker
 from envfleet.vector.engine import Report
+from envfleet.vector.failures import Failure, LostWorker
 from envfleet.vector.process.launch import Launcher
-from envfleet.vector.process.pipe import Line, ready_lines
-from envfleet.vector.share import ShardTask
+from envfleet.vector.process.pipe import Pipe, ready_pipes
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import signals_blocked
 
 _KILL_GRACE = 1.0
 _LOOK_INTERVAL = 0.01
@@ -38,7 +37,7 @@ os.register_at_fork(after_in_child=_disown)
 
 
 @final
-class Crew:
+class Workers:
     """One process a task.
 
     Attributes:
@@ -50,7 +49,7 @@ class Crew:
         self._launcher = Launcher(context, daemon, tasks)
         self._caller_pid = os.getpid()
         self.processes: list[BaseProcess] = []
-        self._lines: list[Line] = []
+        self._pipes: list[Pipe] = []
         try:
             for worker, task in enumerate(tasks):
                 self._add(worker, task)
@@ -66,7 +65,7 @@ class Crew:
             process, connection = self._launcher.start(worker, task)
             _started.add(process)
             self.processes.append(process)
-            self._lines.append(Line(connection))
+            self._pipes.append(Pipe(connection))
 
     def replace(self, worker: int, task: ShardTask) -> None:
         """Ends a worker, if it has not ended, and starts another in its place."""
@@ -74,8 +73,8 @@ class Crew:
             self.end_one(worker)
             process, connection = self._launcher.start(worker, task)
             _started.add(process)
-            self._lines[worker].close()
-            self.processes[worker], self._lines[worker] = process, Line(connection)
+            self._pipes[worker].close()
+            self.processes[worker], self._pipes[worker] = process, Pipe(connection)
 
     def end_one(self, worker: int) -> None:
         """Kills a worker; it is gone when this returns."""
@@ -96,12 +95,12 @@ class Crew:
 
         To be called with signals blocked. One that is gone is told nothing.
         """
-        line = self._lines[worker]
-        line.say(payload)
+        pipe = self._pipes[worker]
+        pipe.say(payload)
         if descriptor is not None:
-            line.give(descriptor)
-        line.push()
-        self.all_sent = self.all_sent and not line.has_unsent
+            pipe.give(descriptor)
+        pipe.push()
+        self.all_sent = self.all_sent and not pipe.has_unsent
 
     def deliver(self, workers: Iterable[int], timeout: float) -> bool:
         """Whether what these workers were told is on its way within so many seconds.
@@ -109,17 +108,17 @@ class Crew:
         Listens to everybody meanwhile: one that cannot get rid of what it says does not listen either.
         """
         deadline = time.monotonic() + timeout
-        wanted, open_lines = [self._lines[worker] for worker in workers], list(self._lines)
-        while any(line.has_unsent for line in wanted):
-            ready = ready_lines(open_lines, max(0.0, deadline - time.monotonic()))
+        wanted, open_pipes = [self._pipes[worker] for worker in workers], list(self._pipes)
+        while any(pipe.has_unsent for pipe in wanted):
+            ready = ready_pipes(open_pipes, max(0.0, deadline - time.monotonic()))
             if not ready:
                 return False
-            for line in ready:
+            for pipe in ready:
                 with signals_blocked():
-                    line.push()
-                if not line.pull():
-                    open_lines.remove(line)
-        self.all_sent = not any(line.has_unsent for line in self._lines)
+                    pipe.push()
+                if not pipe.pull():
+                    open_pipes.remove(pipe)
+        self.all_sent = not any(pipe.has_unsent for pipe in self._pipes)
         return True
 
     def has_heard(self, worker: int, timeout: float) -> bool:
@@ -127,42 +126,42 @@ class Crew:
 
         A LostWorker says that none will come.
         """
-        line = self._lines[worker]
-        while not line.has_message():
-            if line.has_arrived(timeout):
-                if not line.pull():
+        pipe = self._pipes[worker]
+        while not pipe.has_message():
+            if pipe.has_arrived(timeout):
+                if not pipe.pull():
                     raise self.lost(worker)
             elif self.is_alive(worker):
                 return False
-            elif not line.has_arrived(0):  # what it said last is read first
+            elif not pipe.has_arrived(0):  # what it said last is read first
                 raise self.lost(worker)
         return True
 
     def await_words(self, workers: Sequence[int], timeout: float) -> None:
         """Waits at most so many seconds until one of these workers has something to say, or has ended."""
         ends = [self.processes[worker].sentinel for worker in workers]
-        wait([*(self._lines[worker].fileno() for worker in workers), *ends], timeout)
+        wait([*(self._pipes[worker].fileno() for worker in workers), *ends], timeout)
 
     def hear(self, worker: int) -> bytes | None:
         """The oldest message that has arrived, or None; a LostWorker says that none will come."""
-        line = self._lines[worker]
+        pipe = self._pipes[worker]
         ended = not self.is_alive(worker)  # asked before reading: what it said last is read below
         is_open = True
-        while is_open and not line.has_message() and line.has_arrived(0):
-            is_open = line.pull()
-        if line.has_message():
-            return line.pop()
+        while is_open and not pipe.has_message() and pipe.has_arrived(0):
+            is_open = pipe.pull()
+        if pipe.has_message():
+            return pipe.pop()
         if ended or not is_open:
             raise self.lost(worker)
         return None
 
     def pop_message(self, worker: int) -> bytes:
         """The oldest message; there must be one."""
-        return self._lines[worker].pop()
+        return self._pipes[worker].pop()
 
     def traffic(self, worker: int) -> int:
         """Bytes that came from a worker or went to it."""
-        return self._lines[worker].traffic
+        return self._pipes[worker].traffic
 
     def is_alive(self, worker: int) -> bool:
         """Whether its process runs."""
@@ -185,16 +184,16 @@ class Crew:
     def drain_until_ended(self, deadline: float) -> list[Failure]:
         """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
         failures: list[Failure] = []
-        open_lines = dict(zip(self._lines, self.processes, strict=True))
-        while open_lines and (left := deadline - time.monotonic()) > 0:
-            ends = [process.sentinel for process in open_lines.values()]
+        open_pipes = dict(zip(self._pipes, self.processes, strict=True))
+        while open_pipes and (left := deadline - time.monotonic()) > 0:
+            ends = [process.sentinel for process in open_pipes.values()]
             # Not for long: a child that an environment has left behind may hold what would tell of the worker's end.
-            wait([*(line.fileno() for line in open_lines), *ends], min(left, _LOOK_INTERVAL))
+            wait([*(pipe.fileno() for pipe in open_pipes), *ends], min(left, _LOOK_INTERVAL))
             self.deliver(range(len(self)), 0.0)
-            for line, process in list(open_lines.items()):
+            for pipe, process in list(open_pipes.items()):
                 ended = not process.is_alive()  # asked before reading: what it said last is read below
-                if not _read_failures(line, failures) or ended:
-                    del open_lines[line]
+                if not _read_failures(pipe, failures) or ended:
+                    del open_pipes[pipe]
         for process in self.processes:
             _await_end(process, deadline - time.monotonic())
         return failures
@@ -207,8 +206,8 @@ class Crew:
                     process.kill()
             for process in self.processes:
                 _await_end(process, _KILL_GRACE)
-            for line in self._lines:
-                line.close()
+            for pipe in self._pipes:
+                pipe.close()
             for process in self.processes:
                 _let_go(process)
             self._launcher.end()
@@ -228,13 +227,13 @@ def _let_go(process: BaseProcess) -> None:
         finalizer()
 
 
-def _read_failures(line: Line, failures: list[Failure]) -> bool:
+def _read_failures(pipe: Pipe, failures: list[Failure]) -> bool:
     """Takes note of what environments raised in close(); False when the other end is closed."""
     is_open = True
-    while is_open and line.has_arrived(0):
-        is_open = line.pull()
-    while line.has_message():
-        report = pickle.loads(line.pop())
+    while is_open and pipe.has_arrived(0):
+        is_open = pipe.pull()
+    while pipe.has_message():
+        report = pickle.loads(pipe.pop())
         if isinstance(report, Report):
             failures += [failure for failure in report.failures if failure.method == "close"]
     return is_open

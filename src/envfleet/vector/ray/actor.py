@@ -1,26 +1,96 @@
-"""A Ray actor: makes its environments, then carries out what it is asked, one call after another."""
+"""A Ray actor, and the bytes that travel between it and the caller.
+
+It makes its environments, then does what it is asked, one call after another. Both sides have a block of their own,
+laid out alike, so the bytes of a row need no description.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
-from envfleet.episodes import redrawn
-from envfleet.vector.layout import aligned_zeros
+import numpy as np
+
+from envfleet.redraw import redrawn
+from envfleet.vector.block import BlockRows, FleetLayout, aligned_zeros
+from envfleet.vector.engine import Report, dump_failure, dump_report
 from envfleet.vector.failures import Failure
-from envfleet.vector.block import FleetLayout
-from envfleet.vector.global_generators import seed_global_generators
-from envfleet.vector.fused_env import AnyEnv
-from envfleet.vector.engine import Report
-from envfleet.vector.pickling import dump_failure, dump_report, dumps
+from envfleet.vector.fused_env import AnyEnv, build_envs, close_envs
+from envfleet.vector.layout import Array
+from envfleet.vector.pickling import dumps
 from envfleet.vector.ray.cluster import import_ray
-from envfleet.vector.ray.wire import Freight, Results
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import seed_global_generators
 from envfleet.vector.shard import Shard
-from envfleet.vector.share import ShardTask, build_envs, close_envs
 from envfleet.vector.spaces import FleetSpaces, faces_of
+
+_HEADER = struct.Struct("=I")
+"""How many bytes of each info row follow."""
+
+
+@final
+class RowBytes:
+    """Some arrays, one after another."""
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.pieces = [array.reshape(-1).view(np.uint8).data for array in arrays]
+        self._edges = np.cumsum([0, *(len(piece) for piece in self.pieces)]).tolist()
+        self.size: int = self._edges[-1]
+
+    def pack(self) -> bytes:
+        """What lies in them."""
+        return b"".join(self.pieces)
+
+    def unpack(self, payload: bytes, start: int = 0) -> None:
+        """Writes into them what ``pack`` gave elsewhere, which begins at ``start``."""
+        source = memoryview(payload)
+        for piece, first, last in zip(self.pieces, self._edges, self._edges[1:], strict=False):
+            piece[:] = source[start + first : start + last]
+
+
+@final
+class Results:
+    """What environments leave in their rows, and the report that goes with it, as one message.
+
+    Of the block it takes what the caller shows its user, and what has to outlive an actor.
+    """
+
+    def __init__(self, rows: BlockRows) -> None:
+        self._infos = rows.info_rows
+        self._bytes = RowBytes(
+            [
+                rows.rewards,
+                rows.terminated,
+                rows.truncated,
+                rows.restarted,
+                rows.restarts,
+                rows.parameters,
+                rows.info_kinds,
+                *rows.observation_arrays,
+            ]
+        )
+        self._kinds = rows.info_kinds
+
+    def pack(self, report: bytes, info_bytes: int) -> bytes:
+        """The message; ``info_bytes`` is how much of an info row is in use, if any is."""
+        width = info_bytes if self._kinds.any() else 0
+        infos = np.ascontiguousarray(self._infos[:, :width]).reshape(-1)
+        return b"".join((_HEADER.pack(width), *self._bytes.pieces, infos.data, report))
+
+    def unpack(self, message: bytes) -> bytes:
+        """Writes into the rows what lay in the others when the message was packed, and returns the report."""
+        (width,) = _HEADER.unpack_from(message)
+        self._bytes.unpack(message, _HEADER.size)
+        start = _HEADER.size + self._bytes.size
+        end = start + len(self._infos) * width
+        if width:
+            self._infos[:, :width] = np.frombuffer(message, np.uint8, end - start, start).reshape(-1, width)
+        return message[end:]
+
 
 _NOT_HERE = (
     "The machine that was to run it could not load it: install what it needs on every machine of the cluster, or have "
@@ -74,12 +144,12 @@ class ShardActor:
         self._layout = FleetLayout(
             replace(fleet, num_envs=num_envs),
             num_parameters=len(redrawn(task.env_fns)),
-            refuse_nan=task.care.check_nan,
+            refuse_nan=task.policy.check_nan,
         )
         self._memory = aligned_zeros(self._layout.size)
         rows = self._layout.rows(self._memory, 0, num_envs)
         rows.restarts[:] = restarts
-        self._results, self._actions = Results(rows), Freight(rows.action_arrays)
+        self._results, self._actions = Results(rows), RowBytes(rows.action_arrays)
         self._info_bytes = 0
         layout = self._layout
         self._shard = Shard(task, self._envs, rows, layout.observations, layout.actions, fleet.autoreset_mode)
@@ -105,7 +175,7 @@ class ShardActor:
     def step_row(self, row: int, actions: bytes, loose_action: bytes) -> bytes:
         """Steps one environment."""
         rows = self._layout.rows(self._memory, row, row + 1)
-        Freight(rows.action_arrays).unpack(actions)
+        RowBytes(rows.action_arrays).unpack(actions)
         report = self._carry_out(loose_action, row, lambda shard, loose: shard.step_row(row, loose))
         return self._answer(Results(rows), report, row)
 

@@ -1,22 +1,25 @@
-"""The actors of a fleet: started, called, waited for, ended. The only module that calls Ray."""
+"""The actors of a fleet: started, called, waited for, watched, ended. The only module that calls Ray."""
 
 from __future__ import annotations
 
 import os
 import pickle
 import textwrap
-from collections.abc import Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, final
 
 from envfleet.errors import FleetError
-from envfleet.vector.failures import Failure
-from envfleet.vector.global_generators import fleet_seed
-from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.lost import LostWorker
+from envfleet.vector import failures
+from envfleet.vector.failures import Failure, LostWorker
 from envfleet.vector.ray.actor import Place, ShardActor
 from envfleet.vector.ray.cluster import Demand, has_room, remote_options, room_text
+from envfleet.vector.runtime import AwakeClock, fleet_seed, signals_blocked
+from envfleet.vector.spaces import EnvFace
 
 Ref: TypeAlias = Any
 """Ray's promise of an answer."""
@@ -133,3 +136,154 @@ class Actors:
 def _brief(error: Exception) -> str:
     """What of Ray's many lines tells what happened: the last, which says why."""
     return textwrap.shorten(str(error).strip().splitlines()[-1], _LONGEST_CAUSE, placeholder=" ...").rstrip(".")
+
+
+INTERVAL = 0.5
+"""Seconds after which a waiting caller looks around."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an actor was told, so that another can be told the same.
+
+    Attributes:
+        worker: The actor's number.
+        env_indices: The environments concerned.
+        method: Of the actor.
+        args: See there.
+    """
+
+    worker: int
+    env_indices: range
+    method: str
+    args: tuple[Any, ...]
+
+
+@final
+class Watch:
+    """An actor works on the oldest call it has not answered: that is the one whose time is taken.
+
+    Time counts from when it was first seen to be the oldest, so a caller that looks seldom finds nobody stuck. What
+    goes on inside an actor cannot be seen from here: a call about several environments may take as long as all of them.
+    """
+
+    def __init__(self, actors: Actors, step_timeout: float | None) -> None:
+        self._actors, self._step_timeout = actors, step_timeout
+        self._seen: dict[int, tuple[Ref, float]] = {}
+        self._warned: Ref = None
+        self._last_look = 0.0
+        self._clock = AwakeClock(INTERVAL)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look at those that others keep the caller from waiting for."""
+        return time.monotonic() - self._last_look > INTERVAL
+
+    def look(self, unanswered: Iterable[tuple[Ref, Call]]) -> None:
+        """Given all calls without an answer, the oldest first: a LostWorker tells of one that was ended for it."""
+        self._last_look = time.monotonic()
+        now = self._clock.now()
+        oldest: dict[int, tuple[Ref, Call]] = {}
+        for ref, call in unanswered:
+            oldest.setdefault(call.worker, (ref, call))
+        for worker, (ref, call) in oldest.items():
+            seen, since = self._seen.get(worker, (None, now))
+            if seen != ref:
+                self._seen[worker] = ref, now
+                continue
+            self._judge(ref, call, now - since)
+
+    def _judge(self, ref: Ref, call: Call, seconds: float) -> None:
+        first, last = call.env_indices[0], call.env_indices[-1]
+        who = f"environment {first}" if first == last else f"environments {first}..{last}"
+        if self._step_timeout is None:
+            if seconds > failures.STUCK_WARNING_AFTER and self._warned != ref:
+                self._warned = ref
+                warnings.warn(
+                    f"Worker {call.worker} ({self._actors.where(call.worker)}, {who}) has not finished for "
+                    f"{seconds:.0f} s. Pass step_timeout=seconds to have stuck actors ended.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return
+        limit = self._step_timeout * len(call.env_indices)
+        if seconds > limit:
+            self._actors.end_one(call.worker)
+            del self._seen[call.worker]
+            each = "" if first == last else f", {self._step_timeout:g} s each"
+            raise LostWorker(
+                call.worker, f"was ended: {who} had not finished after {limit:g} s (step_timeout{each})", is_stuck=True
+            )
+
+
+Answer: TypeAlias = "list[EnvFace] | Failure"
+
+_LOOK_AROUND = 0.5
+_TELL_AFTER = 15.0
+"""Seconds without a place after which the user is told."""
+
+
+@final
+class Startup:
+    """Actors that were started.
+
+    Args:
+        actors: All of the fleet.
+        sizes: The number of environments of each.
+        start_timeout: Seconds that an actor may take to find a place, and then for each environment; None: no limit.
+
+    Attributes:
+        check_wanted: Raises if whoever waits is not to wait any longer.
+    """
+
+    def __init__(self, actors: Actors, sizes: Sequence[int], start_timeout: float | None) -> None:
+        self._actors, self._sizes, self._start_timeout = actors, sizes, start_timeout
+        self.check_wanted: Callable[[], None] = lambda: None
+        self._told = False
+
+    def answers(self, workers: Sequence[int]) -> list[Answer]:
+        """What the environments of these actors show, or why there are none, in order.
+
+        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        """
+        placing = {self._actors.call(worker, "place"): worker for worker in workers}
+        making = {self._actors.call(worker, "make"): worker for worker in workers}
+        self._collect(placing, self._actors.places, self._look_for_places)
+        answers: dict[int, bytes] = {}
+        self._collect(making, answers, self._look_at_makers)
+        return [pickle.loads(answers[worker]) for worker in workers]
+
+    def _collect(
+        self, calls: dict[Ref, int], answers: dict[int, Any], look: Callable[[list[int], float], None]
+    ) -> None:
+        clock, rest = AwakeClock(_LOOK_AROUND), list(calls)
+        while rest:
+            ready, rest = self._actors.wait(rest, 1, _LOOK_AROUND)
+            came = [calls[ref] for ref in ready]
+            answers.update(zip(came, self._actors.answers(ready, came), strict=True))
+            self.check_wanted()
+            look([calls[ref] for ref in rest], clock.now())
+
+    def _look_for_places(self, homeless: list[int], seconds: float) -> None:
+        if not homeless:
+            return
+        limit = self._start_timeout
+        if limit is not None and seconds > limit:
+            advice = self._actors.shortage() or "Ray may still be starting machines or installing packages."
+            cause = f"had found no place after {limit:g} s (start_timeout). {advice}"
+            raise LostWorker(homeless[0], cause.rstrip("."), is_stuck=True)
+        if seconds > _TELL_AFTER and not self._told and (shortage := self._actors.shortage()):
+            self._told = True
+            until = "for ever" if limit is None else f"up to {limit:g} s"
+            warnings.warn(
+                f"{len(homeless)} of {len(self._actors)} actors wait for a place. {shortage} They are waited for "
+                f"{until} (start_timeout).",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _look_at_makers(self, busy: list[int], seconds: float) -> None:
+        for worker in busy:
+            if self._start_timeout is not None and seconds > self._start_timeout * self._sizes[worker]:
+                self._actors.end_one(worker)
+                cause = f"was ended: its environments were still being made after {seconds:.0f} s (start_timeout)"
+                raise LostWorker(worker, cause, is_stuck=True)

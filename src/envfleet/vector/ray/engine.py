@@ -12,20 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet.errors import WorkerError
-from envfleet.vector.runtime import deadline_after
-from envfleet.vector.failures import Failure, unless_failed
 from envfleet.vector.block import FleetLayout
-from envfleet.vector.interruptions import signals_blocked
-from envfleet.vector.legacy import Legacy
-from envfleet.vector.lost import LostWorker, lost_error
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.pickling import dumps_by_value, load_report
-from envfleet.vector.ray.actors import Actors, Ref
-from envfleet.vector.ray.arrivals import Arrivals
-from envfleet.vector.ray.wire import Freight, Results
-from envfleet.vector.ray.watch import INTERVAL, Call, Watch
-from envfleet.vector.replacing import Replacements
-from envfleet.vector.share import ShardTask
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder, load_report
+from envfleet.vector.failures import Failure, LostWorker, lost_error, unless_failed
+from envfleet.vector.pickling import dumps_by_value
+from envfleet.vector.ray.actor import Results, RowBytes
+from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
+from envfleet.vector.recovery import Legacy, Replacements, ShardTask
+from envfleet.vector.runtime import deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -45,11 +39,11 @@ class Dispatcher:
 
     def __init__(self, actors: Actors, tasks: Sequence[ShardTask]) -> None:
         self._actors, self._legacy = actors, Legacy(tasks)
-        self._bounds, care = self._legacy.bounds, tasks[0].care
-        self._replacements = Replacements(care, len(tasks))
+        self._bounds, policy = self._legacy.bounds, tasks[0].policy
+        self._replacements = Replacements(policy, len(tasks))
         sizes = [last - first for first, last in self._bounds]
-        self._arrivals = Arrivals(actors, sizes, care.start_timeout)
-        self._watch = Watch(actors, care.step_timeout)
+        self._arrivals = Startup(actors, sizes, policy.start_timeout)
+        self._watch = Watch(actors, policy.step_timeout)
         self._order: Order = StepOrder()
         # Calls without an answer, or with one that nobody took, in the order they were made.
         self._turn: dict[Ref, Call] = {}
@@ -80,9 +74,9 @@ class Dispatcher:
         self._layout, self._memory = layout, memory
         rows = [layout.rows(memory, first, last) for first, last in self._bounds]
         self._results = [Results(each) for each in rows]
-        self._actions = [Freight(each.action_arrays) for each in rows]
+        self._actions = [RowBytes(each.action_arrays) for each in rows]
         self._restarts = [each.restarts for each in rows]
-        self._row_freights: dict[int, tuple[Freight, Results]] = {}
+        self._row_wires: dict[int, tuple[RowBytes, Results]] = {}
         self._spaces = dumps_by_value(spaces)
         try:
             self._settle(range(len(self._actors)))
@@ -109,7 +103,7 @@ class Dispatcher:
     def begin(self, order: Order) -> None:
         """Sets all actors to work."""
         self._actors.check_usable()
-        actions = [freight.pack() for freight in self._actions]
+        actions = [actions.pack() for actions in self._actions]
         if isinstance(order, StepOrder) and not order.loose_actions:
             calls = [self._call_all(worker, "step", mine) for worker, mine in enumerate(actions)]
         else:
@@ -170,7 +164,7 @@ class Dispatcher:
         self._actors.check_usable()
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
         pairs = zip(rows.tolist(), parcels, strict=True)
-        calls = [self._call_one(row, "step_row", self._freights_of(row)[0].pack(), parcel) for row, parcel in pairs]
+        calls = [self._call_one(row, "step_row", self._wires_of(row)[0].pack(), parcel) for row, parcel in pairs]
         return partial(self._send_tickets, calls)
 
     def resets(self, order: ResetOrder) -> Callable[[], None]:
@@ -194,11 +188,11 @@ class Dispatcher:
             for call in calls:
                 self._send(call, self._tickets)
 
-    def _freights_of(self, row: int) -> tuple[Freight, Results]:
-        if row not in self._row_freights:
+    def _wires_of(self, row: int) -> tuple[RowBytes, Results]:
+        if row not in self._row_wires:
             rows = self._layout.rows(self._memory, row, row + 1)
-            self._row_freights[row] = Freight(rows.action_arrays), Results(rows)
-        return self._row_freights[row]
+            self._row_wires[row] = RowBytes(rows.action_arrays), Results(rows)
+        return self._row_wires[row]
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The first ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
@@ -220,7 +214,7 @@ class Dispatcher:
         row = call.env_indices[0]
         (answer,) = self._actors.answers([ref], [call.worker])
         with signals_blocked():
-            payload = self._freights_of(row)[1].unpack(answer)
+            payload = self._wires_of(row)[1].unpack(answer)
             self._backlog.append((row, load_report(payload, row, "step")))
             del self._tickets[ref]
 

@@ -7,17 +7,17 @@ from typing import Any, final
 
 from gymnasium.vector import AutoresetMode
 
-from envfleet.episodes import redrawn
+from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
-from envfleet.vector.layout import aligned_zeros
-from envfleet.vector.failures import warn_of_close
-from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
+from envfleet.vector.block import FleetBuffers, FleetLayout, Rows, aligned_zeros
 from envfleet.vector.engine import Order, Report, ResetOrder
+from envfleet.vector.failures import OnFailure, checked_failure_policy, warn_of_close
+from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors
 from envfleet.vector.ray.cluster import actors_that_fit, checked_demand, connect
 from envfleet.vector.ray.engine import Dispatcher
-from envfleet.vector.recovery import OnFailure, checked_care
-from envfleet.vector.share import EnvFn, ShardTask, split
+from envfleet.vector.recovery import ShardTask
+from envfleet.vector.shard import split
 from envfleet.vector.spaces import ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
 from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
 
@@ -78,7 +78,7 @@ class RayVectorEnv(FleetVectorEnv):
         mode = checked_mode(autoreset_mode)
         checked_batch_size(batch_size, self.num_envs)
         wanted, demand = checked_count("num_workers", num_workers), checked_demand(num_cpus, resources)
-        care = checked_care(
+        policy = checked_failure_policy(
             on_failure,
             max_restarts,
             restart_window,
@@ -88,7 +88,7 @@ class RayVectorEnv(FleetVectorEnv):
         )
         ray = connect()
         bounds = split(self.num_envs, min(wanted or actors_that_fit(ray, demand), self.num_envs))
-        tasks = [ShardTask(self.env_fns[first:last], first, care) for first, last in bounds]
+        tasks = [ShardTask(self.env_fns[first:last], first, policy) for first, last in bounds]
         self._actors = Actors(ray, demand, len(tasks))
         self._dispatcher = Dispatcher(self._actors, tasks)
         try:
@@ -101,7 +101,7 @@ class RayVectorEnv(FleetVectorEnv):
         except BaseException:
             self._actors.end(CLOSE_TIMEOUT, terminate=False)
             raise
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=care.restart, redrawn=randomize)
+        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=policy.restart, redrawn=randomize)
         self._dispatcher.answer_to(self._exclusive.check)
         self.plan = self._describe()
         self.closed = False

@@ -73,7 +73,7 @@ class EpisodeStream:
 
 @final
 @dataclass(frozen=True)
-class StreamOrigin:
+class ParameterStream:
     """Where one environment's streams begin. ``index`` is its number in the fleet."""
 
     randomize: Randomize
@@ -99,7 +99,7 @@ class RedrawnEnv:
         make_again: The same for those after the first, which need no more checks.
     """
 
-    origin: StreamOrigin
+    origin: ParameterStream
     make: Callable[[dict[str, Any]], AnyEnv]
     make_again: Callable[[dict[str, Any]], AnyEnv]
 
