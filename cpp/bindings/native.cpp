@@ -140,7 +140,7 @@ NB_MODULE(_native, m) {
         .def("adopt_plan", &PyPool::adopt_plan, "env"_a, "Begins a planned episode, but for reset.")
         .def("infos", &PyPool::infos, "The infos of the last turn.")
         .def("failure", &PyPool::failure, "(env, message) of the first that failed, or None.")
-        .def("quick_failure", &PyPool::quick_failure,
+        .def("take_quick_failure", &PyPool::take_quick_failure,
              "The same of the last step() or recv() that returned False.")
         .def("share", &PyPool::share, "exclusive"_a,
              "From now on step(), send() and recv() ask this one whether somebody is inside.")

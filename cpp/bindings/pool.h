@@ -326,7 +326,8 @@ class PyPool {
     nb::dict infos() const { return infos_among(everyone()); }
 
     nb::object failure() const { return told(pool_->failure()); }
-    nb::object quick_failure() const { return told(quick_failure_); }
+    // What made the last quick call fail, if anything did; told once.
+    nb::object take_quick_failure() { return told(std::exchange(quick_failure_, std::nullopt)); }
 
     nb::object rng_state(size_t env) {
         const Rng& rng = pool_->rng(idle(env));

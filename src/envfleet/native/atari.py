@@ -14,23 +14,32 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
+from envfleet import _core
 from envfleet.native.parameters import UnsupportedError
-from envfleet.vector import arguments
-from envfleet.vector.block import Rows
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.engine import (
+    CallOrder,
+    NoQuickCalls,
+    Order,
+    Report,
+    ResetOrder,
+    Rows,
+    SetAttrOrder,
+    StepOrder,
+    StepResult,
+)
 from envfleet.vector.failures import Failure
 from envfleet.vector.infos import Info
 from envfleet.vector.layout import Array, LayoutError, SpaceLayout
-from envfleet.vector.runtime import signals_blocked
+from envfleet.vector.runtime import exclusive_for, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces, checked_mode, fleet_spaces
-from envfleet.vector.vector_env import FleetVectorEnv, Options, Seed
+from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 _KEYS = ("lives", "frame_number", "episode_frame_number")
 _FINAL = "final_obs"
 
 
 @final
-class AtariBuffers:
+class AtariBlock:
     """The results of the last turn, and the actions of the next.
 
     ale-py returns fresh arrays at every step, so that nothing has to be copied.
@@ -47,8 +56,7 @@ class AtariBuffers:
         self._infos: Info = {}
         self._told = np.zeros(n, np.bool_)
         self.rewards = np.zeros(n)
-        self.batch = self.pages = None
-        self.terminated, self.truncated, self.restarted = (np.zeros(n, np.bool_) for _ in range(3))
+        self.terminated, self.truncated, self.finished, self.out = (np.zeros(n, np.bool_) for _ in range(4))
 
     def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
         """Checks all actions, then writes them; none travels beside."""
@@ -91,26 +99,24 @@ class AtariBuffers:
         """None: games have no parameters to randomise."""
         return np.empty((len(self.actions), 0))
 
-    def absorb(self, reports: Sequence[Report | None]) -> None:
-        """Nothing travels beside."""
-
-    def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
-        """Nothing travels beside."""
-
     def observations(self, copy: bool) -> Array:  # noqa: ARG002  fresh anyway
         """The batched observations, uint8[num_envs, ...]."""
         return self._observations
 
-    def observations_of(self, rows: Rows) -> Array:  # noqa: ARG002
-        """The observations of the given rows, which are always all of them."""
-        return self._observations
+    def reset_results(self, reports: Sequence[Report | None], copy: bool) -> tuple[Array, Info]:  # noqa: ARG002
+        """What ``reset`` returns of the turn that just ended."""
+        return self._observations, self._batched_infos()
 
-    def observations_on(self, page: Mapping[int, Array]) -> Any:  # noqa: ARG002
-        """There are no pages."""
-        raise AssertionError("no page was opened")
+    def step_results(self, reports: Sequence[Report | None], copy: bool) -> StepResult:  # noqa: ARG002
+        """What ``step`` returns of the turn that just ended."""
+        flags = self.terminated.copy(), self.truncated.copy()
+        return self._observations, self.rewards.copy(), *flags, self._batched_infos()
 
-    def infos(self, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002
-        """The batched infos of the turn that just ended."""
+    def ticket_results(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:  # noqa: ARG002
+        """The same: the given rows are always all of them."""
+        return self.step_results(reports, copy=True)
+
+    def _batched_infos(self) -> Info:
         infos: Info = {}
         for key in _KEYS:
             infos[key], infos[f"_{key}"] = self._infos[key], self._told.copy()
@@ -122,23 +128,6 @@ class AtariBuffers:
             infos[_FINAL], infos[f"_{_FINAL}"] = finals, ended
             infos["final_info"], infos["_final_info"] = {}, ended.copy()  # ale-py keeps none
         return infos
-
-    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002
-        """The infos of the given rows, which are always all of them."""
-        return self.infos(reports)
-
-    # -- failures, which games do not have ------------------------------------------------------------
-
-    def remember(self, rows: Rows | None = None) -> None:
-        """Nothing: games are never made again."""
-
-    def recall(self, row: int) -> Any:
-        """Nothing was kept."""
-        raise AssertionError(f"environment {row} was not restarted")
-
-    def restore(self, row: int) -> None:
-        """Nothing was kept."""
-        raise AssertionError(f"environment {row} was not restarted")
 
 
 ENTRY_POINT = "ale_py.vector_env:AtariVectorEnv"
@@ -178,7 +167,6 @@ class AtariVectorEnv(FleetVectorEnv):
         threads: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.closed = True  # until there is something to close
         import ale_py.vector_env  # not before one of its games is asked for
 
         mode = checked_mode(autoreset_mode)
@@ -186,42 +174,49 @@ class AtariVectorEnv(FleetVectorEnv):
             raise UnsupportedError("autoreset_mode 'Disabled', which ale-py's vector environment does not have")
         checked = _checked({**spec.kwargs, **(env_kwargs or {})}, ale_py.vector_env.AtariVectorEnv)
         self.spec = spec
-        self._games: Any = ale_py.vector_env.AtariVectorEnv(
+        games: Any = ale_py.vector_env.AtariVectorEnv(
             **checked, num_envs=num_envs, num_threads=_checked_threads(threads), autoreset_mode=mode
         )
-        face = EnvFace(self._games.single_observation_space, self._games.single_action_space, {}, None)
+        face = EnvFace(games.single_observation_space, games.single_action_space, {}, None)
         spaces = fleet_spaces([face] * num_envs, "same", mode)
-        self._atari_buffers = AtariBuffers(spaces)
-        self._order: Order | None = None
-        self._turn: Any = _Turn(self._games, num_envs)
-        self._set_up(spaces, self._atari_buffers, copy=True, batch_size=None, restarts=False)
-        self._needs_reset = "The environments have not been reset yet."
-        self.plan = "native: ale-py's own vector environment, which preprocesses observations, steps the games."
-        self.closed = False
+        options = FleetOptions(
+            "native: ale-py's own vector environment, which preprocesses observations, steps the games.",
+            needs_reset="The environments have not been reset yet.",
+            check_reset=_check_reset,
+        )
+        engine = AtariEngine(games, AtariBlock(spaces), exclusive_for(type(self).__name__))
+        super().__init__(spaces, engine, options)
 
-    def _reset_order(self, call: str, seed: Seed, options: Options) -> ResetOrder:
-        self._check_open()
-        for index, one in enumerate(arguments.seeds(seed, self.num_envs)):
-            if one is not None and one > _MOST_SEED:
-                raise ValueError(f"The seed of environment {index} must be below 2**31 for ale-py, got {one}.")
-        _, per_env = arguments.reset_options(options, self.num_envs)
-        unknown = sorted({name for each in per_env for name in each or ()})
-        if unknown:
-            raise ValueError(f"Atari environments know no reset options but reset_mask, got {', '.join(unknown)}.")
-        return super()._reset_order(call, seed, options)
 
-    def _begin(self, order: Order) -> None:
+@final
+class AtariEngine:
+    """ale-py's threads. They step all games together."""
+
+    def __init__(self, games: Any, block: AtariBlock, exclusive: _core.Exclusive) -> None:
+        self.block, self.exclusive, self.quick = block, exclusive, NoQuickCalls()
+        self._games: Any = games
+        self._turn: Any = _Turn(games, len(block.rewards))
+        self._order: Order = StepOrder()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether ale-py was given actions whose results it still has."""
+        return bool(self._turn.is_under_way)
+
+    def begin(self, order: Order) -> None:
+        """Hands over the actions of a step; keeps any other order for ``finish``."""
         self._order = order
         if isinstance(order, StepOrder):
-            self._turn.begin(self._atari_buffers.actions)
+            self._turn.begin(self.block.actions)
 
-    def _finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  ale-py knows none
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  ale-py knows none
+        """Waits for the step, or carries out the order."""
         order = self._order
         if isinstance(order, StepOrder):
-            self._atari_buffers.take_step(*self._turn.end())
+            self.block.take_step(*self._turn.end())
         elif isinstance(order, ResetOrder):
             self._reset_games(order)
-        elif isinstance(order, CallOrder | SetAttrOrder):
+        else:
             return [_refusal(order)]
         return [None]
 
@@ -229,39 +224,55 @@ class AtariVectorEnv(FleetVectorEnv):
         seeds = [_NO_SEED if seed is None else seed for seed in order.seeds]
         chosen = np.array(seeds, np.int64)[order.mask]
         options = {} if order.mask.all() else {"options": {"reset_mask": order.mask}}
-        self._atari_buffers.take_reset(order.mask, *self._games.reset(seed=chosen, **options))
+        self.block.take_reset(order.mask, *self._games.reset(seed=chosen, **options))
 
-    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
-        if len(rows) != self.num_envs:
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
+        """A step of all games; of fewer there is none."""
+        if len(rows) != len(self.block.rewards):
             raise ValueError(
                 "backend='native' steps all Atari environments together: send actions to all of them, or use "
                 "backend='process'. Nothing was sent."
             )
-        return partial(self._begin, StepOrder())
+        return partial(self.begin, StepOrder())
 
-    def _resets(self, order: ResetOrder) -> Callable[[], None]:
-        return partial(self._begin, order)
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
+        """A reset of all games."""
+        return partial(self.begin, order)
 
-    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
-        return np.arange(count), [*self._finish(timeout), *[None] * (count - 1)]
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        """All games: they come back together."""
+        return np.arange(count), [*self.finish(timeout), *[None] * (count - 1)]
 
-    def _is_busy(self) -> bool:
-        return bool(self._turn.is_under_way)
-
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Waits for the step under way and forgets it."""
         if self._turn.is_under_way:
             self._turn.end()
 
-    def _recover(self) -> None:
-        self._discard()
+    def recover(self) -> None:
+        """Nothing dies here but the caller itself."""
+        self.discard()
 
-    def _shut_down(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002  a step takes milliseconds
-        self._discard()
+    def close(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002  a step takes milliseconds
+        """Ends the games and their threads."""
+        self.discard()
         self._games.close()
         self._games, self._turn = None, None  # the threads end with the last reference
 
-    def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
-        return None
+    def interrupt(self) -> None:
+        """Nothing can: a step takes milliseconds."""
+
+    def worker_of(self, env_index: int) -> None:  # noqa: ARG002
+        """No worker: the caller's own process."""
+        return
+
+
+def _check_reset(seeds: Sequence[int | None], options: Sequence[dict[str, Any] | None]) -> None:
+    for index, seed in enumerate(seeds):
+        if seed is not None and seed > _MOST_SEED:
+            raise ValueError(f"The seed of environment {index} must be below 2**31 for ale-py, got {seed}.")
+    unknown = sorted({name for each in options for name in each or ()})
+    if unknown:
+        raise ValueError(f"Atari environments know no reset options but reset_mask, got {', '.join(unknown)}.")
 
 
 @final

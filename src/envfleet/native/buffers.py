@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, final
 
@@ -12,8 +12,8 @@ from gymnasium.spaces import Discrete, MultiDiscrete
 
 from envfleet import _native
 from envfleet.native.planned_episodes import EpisodePlans
-from envfleet.vector.block import BlockLayout, Rows, aligned_zeros
-from envfleet.vector.engine import Report
+from envfleet.vector.block import BlockLayout, aligned_zeros
+from envfleet.vector.engine import Report, Rows, StepResult
 from envfleet.vector.infos import Info
 from envfleet.vector.layout import Array, Columns, LayoutError, SpaceLayout
 from envfleet.vector.spaces import FleetSpaces
@@ -22,7 +22,7 @@ _FLAGS = ("terminated", "truncated", "finished", "out")
 
 
 @final
-class NativeBuffers:
+class NativeBlock:
     """What a pool reads and writes, and what the fleet shows of it.
 
     Args:
@@ -55,8 +55,6 @@ class NativeBuffers:
         self._final_columns = self._all_columns("final")
         self.rewards: npt.NDArray[np.float64] = self._block["rewards"]
         self.terminated, self.truncated, self.finished, self.out = (self._block[flag] for flag in _FLAGS)
-        self.restarted = np.zeros(n, np.bool_)
-        self.batch = self.pages = None  # the pool has a quick way of its own
         self._pool: _native.Pool | None = None
         self._plans: EpisodePlans | None = None
 
@@ -103,44 +101,26 @@ class NativeBuffers:
         """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
         return np.empty((self._num_envs, 0)) if self._plans is None else self._plans.cells()
 
-    def absorb(self, reports: Sequence[Report | None]) -> None:
-        """Nothing outlasts a turn but what lies in the block."""
-
     def observations(self, copy: bool) -> Any:
         """The batched observations: fresh arrays, or live views that the next step overwrites."""
         return self._observations.batch(self._columns, copy)
 
-    def observations_on(self, page: Mapping[int, Array]) -> Any:  # noqa: ARG002
-        """There are no pages."""
-        raise AssertionError("no page was opened")
-
-    def infos(self, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002  all of it lies in the block
-        """The batched infos of the turn that just ended."""
+    def reset_results(self, reports: Sequence[Report | None], copy: bool) -> tuple[Any, Info]:  # noqa: ARG002
+        """What ``reset`` returns of the turn that just ended; all of it lies in the block."""
         assert self._pool is not None
-        return self._pool.infos()
+        return self.observations(copy), self._pool.infos()
 
-    def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
-        """Nothing travels beside the block."""
-
-    def observations_of(self, rows: Rows) -> Any:
-        """The observations of the given rows as one batch of fresh arrays."""
-        return self._observations.taken(self._columns, rows)
-
-    def infos_of(self, rows: Rows, reports: Sequence[Report | None]) -> Info:  # noqa: ARG002  as above
-        """The infos of the given rows, in arrays of their number."""
+    def step_results(self, reports: Sequence[Report | None], copy: bool) -> StepResult:  # noqa: ARG002
+        """What ``step`` returns of the turn that just ended."""
         assert self._pool is not None
-        return self._pool.infos_of(rows)
+        flags = self.terminated.copy(), self.truncated.copy()
+        return self.observations(copy), self.rewards.copy(), *flags, self._pool.infos()
 
-    def remember(self, rows: Rows | None = None) -> None:
-        """Nothing: compiled environments are never made again."""
-
-    def recall(self, row: int) -> Any:
-        """Nothing was kept."""
-        raise AssertionError(f"environment {row} was not restarted")
-
-    def restore(self, row: int) -> None:
-        """Nothing was kept."""
-        raise AssertionError(f"environment {row} was not restarted")
+    def ticket_results(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:  # noqa: ARG002
+        """What ``recv`` returns of the given environments; fresh arrays."""
+        assert self._pool is not None
+        observations, infos = self._observations.taken(self._columns, rows), self._pool.infos_of(rows)
+        return observations, self.rewards[rows], self.terminated[rows], self.truncated[rows], infos
 
 
 def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: npt.NDArray[np.bool_]) -> None:

@@ -1,28 +1,139 @@
-"""All environments of a native fleet in one place: carries out orders by asking the pool."""
+"""Compiled environments on threads: the engine over the C++ pool, and the orders that it carries out."""
 
 from __future__ import annotations
 
 import multiprocessing
 import reprlib
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from envfleet import _native
+from envfleet import _core, _native
 from envfleet.errors import EnvRaisedError
 from envfleet.native.arguments import NO_LIMIT
+from envfleet.native.buffers import NativeBlock
 from envfleet.native.catalogue import Companions
 from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.native.twin import Twin
-from envfleet.vector.block import Rows
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
+from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
 from envfleet.vector.failures import Failure
 
 
 class NativeEnvError(RuntimeError):
     """A compiled environment threw an exception."""
+
+
+@final
+class NativeEngine:
+    """All environments of a native fleet, in the caller's process."""
+
+    is_busy = False
+
+    def __init__(self, pool: _native.Pool, block: NativeBlock, shard: NativeShard, exclusive: _core.Exclusive) -> None:
+        self.block, self.exclusive = block, exclusive
+        pool.share(exclusive)
+        self.quick = NativeQuickCalls(pool, exclusive)
+        self._shard = shard
+        self._order: Order = StepOrder()
+
+    def begin(self, order: Order) -> None:
+        """Keeps the order for ``finish``."""
+        self._order = order
+
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
+        """Carries it out."""
+        return [self._shard.execute(self._order)]
+
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
+        """Has threads step the given environments."""
+        return partial(self._shard.send, rows)
+
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
+        """Has threads reset all environments."""
+        return partial(self._shard.send_resets, order)
+
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        """The first ``count`` that are done; the caller steps some itself meanwhile."""
+        return self._shard.receive(count, timeout)
+
+    def discard(self) -> None:
+        """Waits for those at work and forgets them."""
+        self._shard.recall(None)
+
+    def recover(self) -> None:
+        """Nothing dies here but the caller itself."""
+        self._shard.recall(None)
+
+    def close(self, timeout: float, terminate: bool) -> None:
+        """Waits for those at work, and closes what draws."""
+        patience = 0.0 if terminate else timeout
+        try:
+            stuck = self._shard.recall(patience)
+        finally:
+            self._shard.close()
+        if stuck:
+            warnings.warn(
+                f"Environments {stuck} did not return from their steps or resets within {patience:g} s. Threads cannot "
+                "be ended: theirs go on, and keep the memory that they use until the program ends.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def interrupt(self) -> None:
+        """Nothing can: the other thread is inside an environment."""
+
+    def worker_of(self, env_index: int) -> None:  # noqa: ARG002
+        """No worker: the caller's own process."""
+        return
+
+
+@final
+class NativeQuickCalls:
+    """Single calls of compiled code, which itself looks whether the fleet is ready."""
+
+    def __init__(self, pool: _native.Pool, exclusive: _core.Exclusive) -> None:
+        self._pool, self._exclusive = pool, exclusive
+        self.step = pool.step
+        self._error: BaseException | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the last call went well."""
+        return self._pool.ready
+
+    @ready.setter
+    def ready(self, value: bool) -> None:
+        self._pool.ready = value
+
+    def send(self, actions: Any, env_ids: Any) -> bool:
+        """Has threads step the given environments, if all is plain."""
+        try:
+            return self._pool.send(actions, env_ids)
+        except BaseException as error:
+            self._note(error)
+            raise
+
+    def recv(self, batch_size: int) -> StepResult | None:
+        """The results of the first that are done, if all is plain."""
+        try:
+            return self._pool.recv(batch_size) or None
+        except BaseException as error:
+            self._note(error)
+            raise
+
+    def _note(self, error: BaseException) -> None:
+        self._error, self.ready = error, False
+        self._exclusive.settle()  # a signal handler may have closed the fleet
+
+    def take_error(self) -> BaseException | Failure | None:
+        """How the last quick call ended, if it did not end well; forgets it."""
+        error, self._error = self._error, None
+        failure = self._pool.take_quick_failure()
+        return failure_of("step", *failure) if failure is not None else error
 
 
 @final
@@ -122,12 +233,7 @@ class NativeShard:
         return rows, [self._report("step", self._pool.failure_among(rows))]
 
     def _report(self, method: str, failure: tuple[int, str] | None) -> Report | None:
-        return None if failure is None else Report(failures=[self.failure_of(method, *failure)])
-
-    @staticmethod
-    def failure_of(method: str, env: int, message: str) -> Failure:
-        """An exception of a compiled environment as the fleet raises it."""
-        return Failure(env, method, "", NativeEnvError(message), "(compiled code has none)\n")
+        return None if failure is None else Report(failures=[failure_of(method, *failure)])
 
     def _call(self, order: CallOrder) -> Report:
         report = Report()
@@ -227,3 +333,8 @@ class NativeShard:
 def _given(options: Sequence[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
     """One an environment, or an empty list if there are none."""
     return list(options) if any(options) else []
+
+
+def failure_of(method: str, env: int, message: str) -> Failure:
+    """An exception of a compiled environment as the fleet raises it."""
+    return Failure(env, method, "", NativeEnvError(message), "(compiled code has none)\n")

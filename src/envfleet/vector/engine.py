@@ -1,20 +1,27 @@
-"""What a fleet asks of whoever runs its environments, and what it is told in return."""
+"""The seam between a fleet and whoever runs its environments: orders, reports, and the ``Engine`` protocol.
+
+A fleet (``vector_env.py``) decides what is allowed and what users see. An engine only passes turns: it sets its
+environments to work on an order, waits for them, and tells what it could not write into its block.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
 
+from envfleet import _core
 from envfleet.vector.failures import Failure
-from envfleet.vector.infos import InfoReport
+from envfleet.vector.infos import Info, InfoReport
 from envfleet.vector.pickling import dumps, portable, unpicklable
 
 Options: TypeAlias = "dict[str, Any] | None"
+Rows: TypeAlias = npt.NDArray[np.intp]
+StepResult: TypeAlias = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], Info]
 
 
 @final
@@ -92,6 +99,16 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
 
 
+def is_turn(order: Order) -> bool:
+    """Whether an order has environments act, so that they show something new."""
+    return isinstance(order, StepOrder | ResetOrder)
+
+
+def first_failure(reports: Sequence[Report | None]) -> Failure | None:
+    """What the first environment that failed did wrong, or None."""
+    return next((failure for report in reports if report for failure in report.failures), None)
+
+
 def dump_failure(failure: Failure) -> bytes:
     """Pickles a failure with an exception that can be unpickled."""
     failure.error = portable(failure.error)
@@ -147,3 +164,136 @@ def _keep_portable(items: list[tuple[int, Any]], report: Report, method: str) ->
         except (Exception, SystemExit) as error:
             report.failures.append(Failure.of(unpicklable(value, error), env_index, method))
     return kept
+
+
+# -- what a fleet has -------------------------------------------------------------------------------------
+
+
+class Block(Protocol):
+    """The arrays of a fleet, one row per environment, whoever writes them.
+
+    Attributes:
+        finished: Whether each environment's episode has ended; kept by the fleet.
+        out: Whether each environment is at work on a ticket; kept by the fleet.
+    """
+
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    finished: npt.NDArray[np.bool_]
+    out: npt.NDArray[np.bool_]
+
+    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+        """Checks all actions, then writes them into all rows, or into the given ones.
+
+        Returns those of the loose leaves, which travel beside the block.
+        """
+
+    def observations(self, copy: bool) -> Any:
+        """The batched observations: fresh arrays, or live views that the next step overwrites."""
+
+    def reset_results(self, reports: Sequence[Report | None], copy: bool) -> tuple[Any, Info]:
+        """What ``reset`` returns of the turn that just ended."""
+
+    def step_results(self, reports: Sequence[Report | None], copy: bool) -> StepResult:
+        """What ``step`` returns of the turn that just ended."""
+
+    def ticket_results(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:
+        """What ``recv`` returns of the given environments; fresh arrays."""
+
+    def parameter_cells(self) -> npt.NDArray[np.float64]:
+        """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
+
+
+class QuickCalls(Protocol):
+    """The shortest ways through an engine, for fleets at rest. Each takes the fleet's ``exclusive`` itself.
+
+    Attributes:
+        ready: Whether the last call went well, so that nothing needs to be checked before the next one. Set by the
+            fleet. A quick call that does not go well sets it to False.
+    """
+
+    ready: bool
+
+    @property
+    def step(self) -> Callable[[Any, bool], StepResult | None]:
+        """``step(actions, copy)``: a whole step. None (or False) if it has to be taken the ordinary way."""
+
+    @property
+    def send(self) -> Callable[[Any, Any], bool] | None:
+        """``send(actions, env_ids)``: whether they were sent. None if there is no quick way."""
+
+    @property
+    def recv(self) -> Callable[[int], StepResult | None] | None:
+        """``recv(batch_size)``: results, or None (or False) for the ordinary way. None if there is no quick way."""
+
+    def take_error(self) -> BaseException | Failure | None:
+        """How the last quick call ended, if it did not end well; forgets it."""
+
+
+class Engine(Protocol):
+    """Runs the environments of one fleet."""
+
+    @property
+    def exclusive(self) -> _core.Exclusive:
+        """Lets one thread at a time into the calls of the fleet; tells waits that the fleet is to close."""
+
+    @property
+    def block(self) -> Block:
+        """What the environments read and write."""
+
+    @property
+    def quick(self) -> QuickCalls:
+        """The shortest ways."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn was begun and not yet finished."""
+
+    def begin(self, order: Order) -> None:
+        """Sets all environments to work; an order that cannot be begun is refused before anything happens."""
+
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:
+        """Waits until all are done, and returns one report (or None) per shard; a TimeoutError loses nothing."""
+
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
+        """Packs what has the given environments stepped; returns what sends it, which refuses nothing.
+
+        ``loose_actions`` as in a StepOrder, one value per row.
+        """
+
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
+        """The same for resets of all environments, one by one."""
+
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
+        """The first ``count`` results and their reports; a TimeoutError loses nothing."""
+
+    def discard(self) -> None:
+        """Waits for work that was begun and never finished, and forgets it."""
+
+    def recover(self) -> None:
+        """Replaces what died, and forgets all work under way."""
+
+    def close(self, timeout: float, terminate: bool) -> None:
+        """Ends everything that runs; never raises, takes a bounded time."""
+
+    def interrupt(self) -> None:
+        """Ends, from another thread, what the thread inside the fleet waits for; that thread then closes."""
+
+    def worker_of(self, env_index: int) -> int | None:
+        """The worker that an environment runs in, None for the caller's process."""
+
+
+@final
+class NoQuickCalls:
+    """For engines in which every call has more to do than to pass results on."""
+
+    send = recv = None
+
+    def __init__(self) -> None:
+        self.ready = False
+
+    def step(self, actions: Any, copy: bool) -> None:
+        """Never quick."""
+
+    def take_error(self) -> None:
+        """There is none."""

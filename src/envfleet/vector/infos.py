@@ -247,11 +247,10 @@ class InfoReader:
             self._usual_kinds = b""  # a worker that took a dead one's place may use its kinds again
 
     def read(self, reports: Sequence[InfoReport | None]) -> Info:
-        """The infos of the turn that just ended, given one report (or None) a shard."""
+        """The infos of the turn that just ended, given one report (or None) per shard, which were absorbed before."""
         kinds = self._kinds.tobytes()
         if kinds == self._no_kinds:
             return {}
-        self.absorb(reports)
         if kinds != self._usual_kinds and (common := self._common_schema()) is not None:
             self._usual_infos = _with_masks(common.columns(self._rows), len(self._kinds))
             self._usual_kinds = kinds

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.block import BlockRows
+from envfleet.vector.block import BlockRows, LastObservations
 from envfleet.vector.engine import Options
 from envfleet.vector.fused_env import FusedEnv
 from envfleet.vector.infos import info_digest
@@ -223,10 +223,10 @@ _ALL = slice(None)
 
 @final
 class Replays:
-    """The log of all environments of a fleet. ``block`` holds their rows."""
+    """The log of all environments of a fleet. ``block`` holds their rows, ``last`` what each has shown last."""
 
-    def __init__(self, block: BlockRows) -> None:
-        self._block = block
+    def __init__(self, block: BlockRows, last: LastObservations) -> None:
+        self._block, self._last = block, last
         num_envs = len(block.rewards)
         a_step = sum(array.nbytes for array in block.action_arrays)
         self._room = min(_LONGEST, _ROOM // max(a_step, 1))
@@ -236,9 +236,6 @@ class Replays:
         self._episodes = np.zeros(num_envs, np.uint64)
         self._ended = np.zeros(num_envs, np.bool_)
         self._digests = np.zeros(num_envs, np.uint64)
-        # Kept together with the actions that led there, whether or not the user was ever given it: in the block it may
-        # be overwritten by one that is at work.
-        self._shown = [np.zeros_like(array) for array in block.observation_arrays]
         self._everyone = np.arange(num_envs)
         self._options: dict[int, Options] = {}
         self._options_to_come: dict[int, Options] = {}
@@ -253,8 +250,8 @@ class Replays:
         for log, actions in zip(self._actions, block.action_arrays, strict=True):
             log[self._everyone[rows], lengths[rows]] = actions[rows]
         lengths[rows] = np.minimum(lengths[rows] + 1, self._room)
-        for shown, observations in zip(self._shown, block.observation_arrays, strict=True):
-            shown[rows] = observations[rows]
+        # Kept together with the actions that led there, whether or not the user was ever given it.
+        self._last.keep(None if isinstance(rows, slice) else rows)
         self._ended[rows] = block.terminated[rows] | block.truncated[rows]
         self._digests[rows] = block.digests[rows]
         begun = block.episodes[rows] != self._episodes[rows]
@@ -284,6 +281,6 @@ class Replays:
             self._options.get(row),
             [log[row, :length].copy() for log in self._actions],
             bool(self._ended[row]),
-            [array[row].copy() for array in self._shown],
+            [np.array(column[row]) for column in self._last.columns],
             int(self._digests[row]),
         )

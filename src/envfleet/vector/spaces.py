@@ -12,7 +12,8 @@ from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
-from envfleet.vector.fused_env import AnyEnv
+from envfleet.vector.arguments import checked_batch_size, checked_env_fns
+from envfleet.vector.fused_env import AnyEnv, EnvFn
 
 ObservationMode: TypeAlias = "str | tuple[Space[Any], Space[Any]]"
 
@@ -127,3 +128,27 @@ def _check_action_spaces(faces: Sequence[EnvFace]) -> None:
                 f"Environment {index} has the action space {face.action_space}, the first one "
                 f"{faces[0].action_space}: to batch actions they must be equal."
             )
+
+
+@dataclass(frozen=True)
+class EnvFunctions:
+    """Functions that make the environments of a fleet, and how their spaces are put together; all checked."""
+
+    env_fns: list[EnvFn]
+    observation_mode: ObservationMode
+    autoreset_mode: AutoresetMode
+
+    @staticmethod
+    def checked(env_fns: Any, observation_mode: Any, autoreset_mode: Any, batch_size: Any) -> EnvFunctions:
+        """The arguments that all vector environments of Python environments share."""
+        functions = checked_env_fns(env_fns)
+        modes = checked_observation_mode(observation_mode), checked_mode(autoreset_mode)
+        checked_batch_size(batch_size, len(functions))
+        return EnvFunctions(functions, *modes)
+
+    def __len__(self) -> int:
+        return len(self.env_fns)
+
+    def spaces(self, faces: Sequence[EnvFace]) -> FleetSpaces:
+        """The spaces of the fleet, given what its environments show."""
+        return fleet_spaces(faces, self.observation_mode, self.autoreset_mode)

@@ -10,23 +10,18 @@ from typing import Any, final
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from envfleet import _core
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_batch_size, checked_env_fns
-from envfleet.vector.block import FleetBuffers, FleetLayout, Rows, aligned_zeros
-from envfleet.vector.engine import Order, Report, ResetOrder
+from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.engine import Order, Report, ResetOrder, Rows, StepOrder, is_turn
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs, close_envs
 from envfleet.vector.pages import num_pages
 from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import exclusive_for
 from envfleet.vector.shard import Shard
-from envfleet.vector.spaces import (
-    EnvFace,
-    ObservationMode,
-    checked_mode,
-    checked_observation_mode,
-    fleet_spaces,
-)
-from envfleet.vector.vector_env import FleetVectorEnv
+from envfleet.vector.spaces import EnvFace, EnvFunctions, ObservationMode
+from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 
 @final
@@ -61,77 +56,112 @@ class SyncVectorEnv(FleetVectorEnv):
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
-        self.closed = True  # until there is something to close
-        self.env_fns = checked_env_fns(env_fns)
-        self.num_envs = len(self.env_fns)
-        self.observation_mode = checked_observation_mode(observation_mode)
-        mode = checked_mode(autoreset_mode)
-        checked_batch_size(batch_size, self.num_envs)
+        given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
+        self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         policy = checked_failure_policy(on_failure, max_restarts, restart_window, check_nan=check_nan)
-        envs, failure = build_envs(self.env_fns, 0)
+        envs, failure = build_envs(given.env_fns, 0)
         if failure is not None:
             raise as_error(failure, worker=None)
         try:
-            spaces = fleet_spaces([EnvFace.of(env) for env in envs], self.observation_mode, mode)
-            randomize = redrawn(self.env_fns)
-            layout = FleetLayout(
-                spaces,
-                num_parameters=len(randomize),
-                num_pages=num_pages(copy=copy, restarts=policy.restart, autoreset_mode=mode),
-                refuse_nan=check_nan,
-            )
-            memory = aligned_zeros(layout.size)
-            task = ShardTask(self.env_fns, 0, policy)
-            rows = layout.rows(memory, 0, len(envs))
-            self._shard = Shard(task, envs, rows, layout.observations, layout.actions, mode)
+            spaces = given.spaces([EnvFace.of(env) for env in envs])
+            randomize = redrawn(given.env_fns)
+            pages = num_pages(copy=copy, restarts=policy.restart, autoreset_mode=spaces.autoreset_mode)
+            layout = FleetLayout(spaces, num_parameters=len(randomize), num_pages=pages, refuse_nan=check_nan)
+            task, exclusive = ShardTask(given.env_fns, 0, policy), exclusive_for(type(self).__name__)
+            engine = SyncEngine(task, envs, layout, spaces.autoreset_mode, exclusive)
         except BaseException:
             close_envs(envs)
             raise
-        self._order: Order | None = None
-        self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
-        buffers = FleetBuffers(layout, memory, [(0, len(envs))])
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=policy.restart, redrawn=randomize)
-        self.plan = "sync: one environment after another in the caller's thread."
-        self.closed = False
+        plan = "sync: one environment after another in the caller's thread."
+        self._shard = engine.shard
+        super().__init__(spaces, engine, FleetOptions(plan, copy, batch_size, randomize))
 
     @property
     def envs(self) -> list[AnyEnv]:
         """The environments themselves."""
         return self._shard.envs
 
-    def _begin(self, order: Order) -> None:
+
+@final
+class SyncEngine:
+    """One shard in the caller's thread. Work on tickets is done when its results are asked for."""
+
+    def __init__(
+        self,
+        task: ShardTask,
+        envs: Sequence[AnyEnv],
+        layout: FleetLayout,
+        autoreset_mode: AutoresetMode,
+        exclusive: _core.Exclusive,
+    ) -> None:
+        memory = aligned_zeros(layout.size)
+        rows = layout.rows(memory, 0, len(envs))
+        self.exclusive = exclusive
+        self.shard = Shard(task, envs, rows, layout.observations, layout.actions, autoreset_mode)
+        self.block = FleetBlock(layout, memory, [(0, len(envs))], keeps_last=task.policy.restart)
+        self.quick = self.block.quick_calls(exclusive, autoreset_mode, partial(_step_all, self.shard, self.block))
+        self._order: Order = StepOrder()
+        self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
+
+    is_busy = False
+
+    def begin(self, order: Order) -> None:
+        """Keeps the order for ``finish``."""
         self._order = order
 
-    def _finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
-        assert self._order is not None
-        return [self._shard.execute(self._order)]
+    def finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
+        """Carries it out."""
+        reports = [self.shard.execute(self._order)]
+        self.block.absorb(reports)
+        if self.block.last is not None and is_turn(self._order):
+            self.block.last.keep()
+        return reports
 
-    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
-        step = self._shard.step_row
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
+        """Steps to be taken by ``receive``."""
+        step = self.shard.step_row
         loose = [[values[i] for values in loose_actions] for i in range(len(rows))]
         work = [(row, partial(step, row, own)) for row, own in zip(rows.tolist(), loose, strict=True)]
         return lambda: self._queue.extend(work)
 
-    def _resets(self, order: ResetOrder) -> Callable[[], None]:
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
+        """Resets to be made by ``receive``."""
         rows = enumerate(zip(order.seeds, order.options, strict=True))
-        work = [(row, partial(self._shard.reset_row, row, seed, options)) for row, (seed, options) in rows]
+        work = [(row, partial(self.shard.reset_row, row, seed, options)) for row, (seed, options) in rows]
         return lambda: self._queue.extend(work)
 
-    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
+    def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002
+        """Does the oldest ``count`` of them."""
         work = [self._queue.popleft() for _ in range(count)]
-        return np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
+        rows, reports = np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
+        self.block.absorb_rows(rows, reports)
+        if self.block.last is not None:
+            self.block.last.keep(rows)
+        return rows, reports
 
-    def _is_busy(self) -> bool:
-        return False
-
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Forgets what was not asked for."""
         self._queue.clear()
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
+        """Nothing dies here but the caller itself."""
         self._queue.clear()
 
-    def _shut_down(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002
-        warn_of_close(self._shard.close())
+    def close(self, timeout: float, terminate: bool) -> None:  # noqa: ARG002
+        """Closes the environments."""
+        warn_of_close(self.shard.close())
 
-    def _worker_of(self, env_index: int) -> None:  # noqa: ARG002
+    def interrupt(self) -> None:
+        """Nothing can: the other thread is inside an environment."""
+
+    def worker_of(self, env_index: int) -> None:  # noqa: ARG002
+        """No worker: the caller's own process."""
+        return
+
+
+def _step_all(shard: Shard, block: FleetBlock) -> Sequence[Report | None] | None:
+    report = shard.step()
+    if report is None:
         return None
+    block.absorb([report])
+    return [report]

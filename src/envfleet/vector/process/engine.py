@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from typing import TypeVar, final
 
 import numpy as np
@@ -14,12 +16,34 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError, WorkerError
-from envfleet.vector.block import Activity
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder, load_report
-from envfleet.vector.failures import Failure, FailurePolicy, LostWorker, lost_error, unless_failed
+from envfleet.redraw import redrawn
+from envfleet.vector.block import Activity, FleetBlock, FleetLayout
+from envfleet.vector.engine import (
+    CallOrder,
+    NoQuickCalls,
+    Order,
+    QuickCalls,
+    Report,
+    ResetOrder,
+    Rows,
+    SetAttrOrder,
+    StepOrder,
+    is_turn,
+    load_report,
+)
+from envfleet.vector.failures import (
+    Failure,
+    LostWorker,
+    as_error,
+    lost_error,
+    unless_failed,
+    warn_of_close,
+)
+from envfleet.vector.fused_env import AnyEnv, build_envs
+from envfleet.vector.pages import keep_apart
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.shared_memory import create_block
-from envfleet.vector.process.tickets import Rows, Tickets
+from envfleet.vector.process.tickets import Tickets
 from envfleet.vector.process.watch import Startup, Watch
 from envfleet.vector.process.worker import (
     ALL_IN_BLOCK,
@@ -34,22 +58,42 @@ from envfleet.vector.process.workers import Workers
 from envfleet.vector.recovery import Legacy, Replacements, ShardTask
 from envfleet.vector.replay import Replay, Replays
 from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
+from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 T = TypeVar("T")
 
+_PLAIN_STEP = StepOrder()
+
 
 @final
-class Supervisor:
-    """Some worker processes, one task each.
+class ProcessEngine:
+    """Worker processes, one task each; the caller's own process takes the first share, if it is to work too.
 
     Holds no reference to the vector environment, so that it can outlive it in a finalizer.
     """
 
-    def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
+    block: FleetBlock
+    quick: QuickCalls
+    rebuilt: npt.NDArray[np.uint32]
+
+    def __init__(
+        self,
+        tasks: Sequence[ShardTask],
+        context: str | None,
+        exclusive: _core.Exclusive,
+        *,
+        daemon: bool,
+        caller_works: bool,
+    ) -> None:
+        self.exclusive = exclusive
+        self._all_tasks = tasks
+        # Nobody else could take its place, so there is nothing to compare with.
+        self._local_task = replace(tasks[0], notes_digests=False) if caller_works else None
+        tasks = tasks[caller_works:]
         self._legacy = Legacy(tasks)
         self._bounds = self._legacy.bounds
-        self._policy = tasks[0].policy if tasks else FailurePolicy()
+        self._policy = self._all_tasks[0].policy
         self._replacements = Replacements(self._policy, len(tasks))
         self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
@@ -57,9 +101,18 @@ class Supervisor:
         self._excuses: dict[int, Report] = {}
         self._collected_turns = 0
         self._inbox: tuple[int, list[bytes | None]] = (0, [])
+        self._local_envs: list[AnyEnv] = []
+        self._local_shard: Shard | None = None
+        self._local_order: Order | None = None
+        self._local_reports: list[Report | None] = []
         self._workers = Workers(context, tasks, daemon)
         self._silence: Sequence[Report | None] = [None] * len(tasks)
-        self._arrivals = Startup(self._workers, self._policy.start_timeout)
+        self._arrivals = Startup(self._workers, self._policy.start_timeout, exclusive.check)
+
+    def end_with(self, owner: object) -> None:
+        """Ends the workers when ``owner`` is gone, or the program ends."""
+        # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
+        self._finalizer = Finalize(owner, self._shut_down, args=(0.0, True), exitpriority=0)
 
     @property
     def processes(self) -> list[BaseProcess]:
@@ -68,34 +121,57 @@ class Supervisor:
 
     # -- starting -------------------------------------------------------------------------------------
 
-    def faces(self) -> list[EnvFace]:
+    def make_envs(self) -> list[EnvFace]:
         """Waits until all environments are made and returns what they show, in order."""
+        if self._local_task is not None:
+            self._local_envs, failure = build_envs(self._local_task.env_fns, 0)
+            if failure is not None:
+                raise as_error(failure, worker=None)
         try:
             answers = self._arrivals.answers(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._error(lost, note) from None
-        return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
+        theirs = [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
+        return [EnvFace.of(env) for env in self._local_envs] + theirs
 
-    def create_block(self, size: int) -> npt.NDArray[np.uint8]:
-        """The memory to share; its descriptor is kept, also for those that have to take another's place."""
+    def settle(self, spaces: FleetSpaces, num_pages: int) -> None:
+        """Lays out the block and gives it to every worker."""
+        layout = FleetLayout(
+            spaces,
+            num_parameters=len(redrawn(self._all_tasks[0].env_fns)),
+            num_pages=num_pages,
+            control_bytes=_core.Mailroom.bytes(len(self._workers), spaces.num_envs),
+            refuse_nan=self._policy.check_nan,
+        )
         with signals_blocked():  # or an interruption would leave it open
-            memory, self._descriptor = create_block(size)
-        return memory
+            # The descriptor is kept, also for those that have to take another's place.
+            memory, self._descriptor = create_block(layout.size)
+        self._make_block(layout, memory)
+        arrays = layout.arrays(memory)
+        self.rebuilt = arrays["rebuilt"]
+        self._mailroom = _core.Mailroom(arrays["control"], len(self._workers), spaces.num_envs, create=True)
+        self._watch = Watch(
+            self._workers, self._mailroom, arrays["progress"], self._bounds, self._policy, self.exclusive.check
+        )
+        self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._bounds, self._legacy.replays)
+        self._hand_out(spaces, num_pages)
+        if self._local_task is not None:
+            rows = layout.rows(memory, 0, len(self._local_envs))
+            local = self._local_task, self._local_envs, rows, layout.observations, layout.actions
+            self._local_shard = Shard(*local, spaces.autoreset_mode)
+        self.quick = self.block.quick_calls(self.exclusive, spaces.autoreset_mode, self._step_all)
 
-    def hand_out(
-        self,
-        spaces: FleetSpaces,
-        control: npt.NDArray[np.uint8],
-        progress: npt.NDArray[np.uint64],
-        replays: Replays | None,
-        num_pages: int,
-    ) -> None:
-        """Gives every worker the block. ``replays`` keeps what environments can be rebuilt from, if they can be."""
-        self._legacy.replays = replays
-        self._mailroom = _core.Mailroom(control, len(self._workers), spaces.num_envs, create=True)
-        self._watch = Watch(self._workers, self._mailroom, progress, self._bounds, self._policy)
-        self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._bounds, replays)
+    def _make_block(self, layout: FleetLayout, memory: npt.NDArray[np.uint8]) -> None:
+        bounds = [(task.first_index, task.first_index + len(task.env_fns)) for task in self._all_tasks]
+        self.block = FleetBlock(layout, memory, bounds, keeps_last=self._policy.restart)
+        if self.block.pages is not None:
+            keep_apart(self.block.pages)
+        if self.block.last is not None and layout.is_repeatable:
+            self._legacy.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
+
+    def _hand_out(self, spaces: FleetSpaces, num_pages: int) -> None:
+        assert self._mailroom is not None
         patience = worker_patience(len(self._workers), usable_cores())
         self._setup = dumps_by_value(WorkerSetup(spaces, len(self._workers), patience, num_pages))
         for worker, (first, last) in enumerate(self._bounds):
@@ -110,10 +186,6 @@ class Supervisor:
             self._workers.tell(worker, self._setup, self._descriptor)
         self._arrivals.settle(worker)
 
-    def answer_to(self, check: Callable[[], None]) -> None:
-        """From now on every wait calls this now and then, and ends with what it raises."""
-        self._watch.check_wanted = self._arrivals.check_wanted = check
-
     # -- turns: all environments of all workers -------------------------------------------------------
 
     @property
@@ -123,14 +195,16 @@ class Supervisor:
 
     def begin(self, order: Order) -> None:
         """Sets all workers to work."""
-        assert self._mailroom is not None
         self._check_ours()
-        num_workers = len(self._silence)
-        if not num_workers:
-            return
+        if self._bounds:
+            self._begin_workers(order)
+        self._local_order = order
+
+    def _begin_workers(self, order: Order) -> None:
+        assert self._mailroom is not None
         if type(order) is StepOrder and not order.loose_actions:
             self._order = order
-            self._mailroom.post(0, num_workers, STEP)
+            self._mailroom.post(0, len(self._silence), STEP)
             return
         self._watch.warn_of_copies()
         # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
@@ -140,15 +214,28 @@ class Supervisor:
             if isinstance(order, ResetOrder):
                 self._legacy.note_resets(order)
             # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, num_workers, ORDER)
+            self._mailroom.post(0, len(self._silence), ORDER)
             for worker, payload in enumerate(payloads):
                 self._workers.tell(worker, payload)
         self._see_through(partial(self._watch.deliver, self._unfinished))
 
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
-        assert self._mailroom is not None
         self._check_ours()
+        self._do_own_share()
+        reports = [*self._local_reports, *self._finish_workers(timeout)]
+        self.block.absorb(reports)
+        if self.block.last is not None and self._legacy.replays is None and is_turn(self._order):
+            self.block.last.keep()
+        return reports
+
+    def _do_own_share(self) -> None:
+        """What the caller's own environments have to do, unless that was done before an earlier wait ended."""
+        order, self._local_order = self._local_order, None
+        if order is not None and self._local_shard is not None:
+            self._local_reports = [self._local_shard.execute(order.part(0, len(self._local_envs)))]
+
+    def _finish_workers(self, timeout: float | None) -> Sequence[Report | None]:
         payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
         self._end_turn()
         if payloads is None:
@@ -157,6 +244,27 @@ class Supervisor:
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
         return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+
+    def _step_all(self) -> Sequence[Report | None] | None:
+        """A whole step that goes well in few calls; whatever does not is left to ``finish``."""
+        assert self._mailroom is not None
+        self._check_ours()
+        mailroom, report = self._mailroom, None
+        if self._bounds:
+            self._order = _PLAIN_STEP
+            mailroom.post(0, len(self._bounds), STEP)
+        if self._local_shard is not None:
+            report = self._local_shard.step()
+            self._local_reports = [report]
+        try:
+            self._watch.wait(mailroom.wait_done, self._unfinished)
+            if report is None and mailroom.is_silent(ALL_IN_BLOCK):
+                self._collected_turns = mailroom.turns()
+                return None
+        except LostWorker as lost:
+            self._replace(lost)
+            self._go_on_with_turn(lost)
+        return self.finish(None)
 
     def _see_through(self, wait: Callable[[], T]) -> T:
         """Waits; whoever is lost meanwhile is replaced, if it may be, and the new one is given its part of the turn."""
@@ -211,15 +319,15 @@ class Supervisor:
 
     # -- tickets: single environments -----------------------------------------------------------------
 
-    def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
         """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
-        self._check_ours()
+        self._check_may_send()
         send = self._tickets.steps(rows, loose_actions)
         return partial(self._send_parcels, send) if loose_actions else send
 
-    def resets(self, order: ResetOrder) -> Callable[[], None]:
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
         """What has all environments reset, each as soon as its worker comes to it."""
-        self._check_ours()
+        self._check_may_send()
         send = self._tickets.resets(order)
 
         def note_and_send() -> None:
@@ -227,6 +335,11 @@ class Supervisor:
             self._send_parcels(send)
 
         return note_and_send
+
+    def _check_may_send(self) -> None:
+        self._check_ours()
+        if self._local_task is not None:
+            raise ValueError("send() and async_reset() need all environments in worker processes: caller_works=False.")
 
     def _send_parcels(self, send: Callable[[], None]) -> None:
         """Sends tickets with something beside the block; whoever is lost meanwhile is replaced, if it may be."""
@@ -245,16 +358,21 @@ class Supervisor:
             try:
                 results = self._tickets.take(count, deadline)
                 if results is not None:
-                    return results
+                    break
                 self._tickets.wait_for(count, deadline)
             except LostWorker as lost:
                 self._replace(lost)
+        self.block.absorb_rows(*results)
+        if self.block.last is not None and self._legacy.replays is None:
+            self.block.last.keep(results[0])
+        return results
 
     def discard(self) -> None:
         """Waits for all work under way and forgets what comes of it."""
         self._check_ours()
+        self._local_order = None
         if self.is_busy:
-            self.finish(None)
+            self._finish_workers(None)
         self._tickets.collect()
         self._tickets.forget()
         while self._tickets.workers_out():
@@ -361,8 +479,22 @@ class Supervisor:
 
     # -- ending ---------------------------------------------------------------------------------------
 
-    def shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
-        """Ends all workers within about ``timeout`` seconds; returns what environments raised in close()."""
+    def close(self, timeout: float, terminate: bool) -> None:
+        """Closes all environments and ends all workers within about ``timeout`` seconds."""
+        failures = self._local_shard.close() if self._local_shard is not None else []
+        failures += self.end_workers(timeout, terminate)
+        self.quick = NoQuickCalls()  # the others refer to this engine, which would keep each other alive
+        warn_of_close(failures)
+        if self._mailroom is not None and self._workers.is_ours:
+            self._watch.warn_of_copies()
+
+    def end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
+        """Ends all workers; returns what environments raised in close()."""
+        failures = self._shut_down(timeout, terminate)
+        self._finalizer.cancel()  # not before: a second Ctrl-C leaves it to the finalizer
+        return failures
+
+    def _shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
         if not self._workers.is_ours:
             return []
         failures: list[Failure] = []
@@ -378,15 +510,10 @@ class Supervisor:
                 self._descriptor = None
         return failures
 
-    def kill_workers(self) -> None:
+    def interrupt(self) -> None:
         """Ends the processes and nothing else, from another thread than the one that uses them."""
         for process in self._workers.processes if self._workers.is_ours else ():
             process.kill()
-
-    def warn_of_copies(self) -> None:
-        """Names environments that have forked a copy of their worker which came back, if there are any new ones."""
-        if self._mailroom is not None and self._workers.is_ours:
-            self._watch.warn_of_copies()
 
     def _ask_to_close(self, deadline: float) -> None:
         mailroom = self._mailroom

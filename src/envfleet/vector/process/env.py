@@ -4,28 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
-from multiprocessing.util import Finalize
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from envfleet import _core
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
-from envfleet.vector.block import FleetBuffers, FleetLayout, Rows
-from envfleet.vector.engine import Order, Report, ResetOrder
-from envfleet.vector.failures import Failure, OnFailure, as_error, checked_failure_policy, warn_of_close
-from envfleet.vector.fused_env import EnvFn, build_envs
-from envfleet.vector.pages import keep_apart, num_pages
-from envfleet.vector.process.engine import Supervisor
+from envfleet.vector.arguments import checked_count
+from envfleet.vector.failures import OnFailure, checked_failure_policy
+from envfleet.vector.fused_env import EnvFn
+from envfleet.vector.pages import num_pages
+from envfleet.vector.process.engine import ProcessEngine
 from envfleet.vector.recovery import ShardTask
-from envfleet.vector.replay import Replays
-from envfleet.vector.runtime import signals_blocked, usable_cores
-from envfleet.vector.shard import Shard, split
-from envfleet.vector.spaces import EnvFace, ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
-from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
+from envfleet.vector.runtime import exclusive_for, signals_blocked, usable_cores
+from envfleet.vector.shard import split
+from envfleet.vector.spaces import EnvFunctions, ObservationMode
+from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorEnv
 
 
 @final
@@ -85,16 +80,12 @@ class AsyncVectorEnv(FleetVectorEnv):
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
-        self.closed = True  # until there is something to close
         _refuse_custom_worker(worker)
-        self.env_fns = checked_env_fns(env_fns)
-        self.num_envs = len(self.env_fns)
+        given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
+        self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
         self.max_concurrency = checked_count("max_concurrency", max_concurrency)
-        self.observation_mode = checked_observation_mode(observation_mode)
-        mode = checked_mode(autoreset_mode)
-        checked_batch_size(batch_size, self.num_envs)
-        self._policy = checked_failure_policy(
+        policy = checked_failure_policy(
             on_failure,
             max_restarts,
             restart_window,
@@ -107,70 +98,31 @@ class AsyncVectorEnv(FleetVectorEnv):
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
                 "(batch_size) or for those that hang (step_timeout): leave one of them out."
             )
-        bounds = split(len(self.env_fns), _shards(len(self.env_fns), num_workers, self.max_concurrency))
-        self._num_local = bounds[0][1] if caller_works else 0
-        shares = bounds[1 if caller_works else 0 :]
+        bounds = split(len(given), _shards(len(given), num_workers, self.max_concurrency))
         tasks = [
-            ShardTask(self.env_fns[first:last], first, self._policy, notes_digests=self._policy.restart)
-            for first, last in shares
+            ShardTask(given.env_fns[first:last], first, policy, notes_digests=policy.restart) for first, last in bounds
         ]
         with signals_blocked():  # or an interruption would leave processes that nobody ends
-            self._supervisor = Supervisor(context, tasks, daemon)
-            # multiprocessing's own kind: it runs before multiprocessing waits for workers that are not daemons.
-            self._finalizer = Finalize(self, self._supervisor.shut_down, args=(0.0, True), exitpriority=0)
+            exclusive = exclusive_for(type(self).__name__)
+            engine = ProcessEngine(tasks, context, exclusive, daemon=daemon, caller_works=caller_works)
+            engine.end_with(self)
         try:
-            self._make_fleet(bounds, mode, copy, batch_size)
+            spaces = given.spaces(engine.make_envs())
+            engine.settle(spaces, num_pages(copy=copy, restarts=policy.restart, autoreset_mode=given.autoreset_mode))
         except BaseException:
-            self._end_workers(CLOSE_TIMEOUT, terminate=False)
+            engine.end_workers(CLOSE_TIMEOUT, terminate=False)
             raise
-        where = f"{len(shares)} worker process{'es' if len(shares) != 1 else ''}"
-        self.plan = f"process: {len(self.env_fns)} environments in {where}{' and the caller' if caller_works else ''}."
-        self.closed = False
-
-    def _make_fleet(
-        self, bounds: list[tuple[int, int]], mode: AutoresetMode, copy: bool, batch_size: int | None
-    ) -> None:
-        local_envs, failure = build_envs(self.env_fns[: self._num_local], 0)
-        if failure is not None:
-            raise as_error(failure, worker=None)
-        faces = [EnvFace.of(env) for env in local_envs] + self._supervisor.faces()
-        spaces = fleet_spaces(faces, self.observation_mode, mode)
-        num_workers = len(self._supervisor.processes)
-        control_bytes = _core.Mailroom.bytes(num_workers, spaces.num_envs)
-        randomize = redrawn(self.env_fns)
-        restarts = self._policy.restart
-        pages = num_pages(copy=copy, restarts=restarts, autoreset_mode=mode)
-        layout = FleetLayout(
-            spaces,
-            num_parameters=len(randomize),
-            num_pages=pages,
-            control_bytes=control_bytes,
-            refuse_nan=self._policy.check_nan,
+        self._processes, self._rebuilt, self._caller_works = engine.processes, engine.rebuilt, caller_works
+        where = (
+            f"{len(self.processes)} worker process{'es' * (len(self.processes) != 1)}{' and the caller' * caller_works}"
         )
-        memory = self._supervisor.create_block(layout.size)
-        arrays = layout.arrays(memory)
-        buffers = FleetBuffers(layout, memory, bounds)
-        if buffers.pages is not None:
-            keep_apart(buffers.pages)
-        replays: Replays | None = None
-        if restarts and layout.is_repeatable:
-            replays = Replays(layout.rows(memory, 0, spaces.num_envs))
-        self._supervisor.hand_out(spaces, arrays["control"], arrays["progress"], replays, pages)
-        self._rebuilt = arrays["rebuilt"]
-        self._local_shard: Shard | None = None
-        if local_envs:
-            rows = layout.rows(memory, 0, len(local_envs))
-            task = ShardTask(self.env_fns[: self._num_local], 0, self._policy)
-            self._local_shard = Shard(task, local_envs, rows, layout.observations, layout.actions, mode)
-        self._local_order: Order | None = None
-        self._local_report: Report | None = None
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=restarts, redrawn=randomize)
-        self._supervisor.answer_to(self._exclusive.check)
+        plan = f"process: {len(given)} environments in {where}."
+        super().__init__(spaces, engine, FleetOptions(plan, copy, batch_size, redrawn(given.env_fns)))
 
     @property
     def processes(self) -> list[BaseProcess]:
         """The worker processes."""
-        return self._supervisor.processes
+        return self._processes
 
     @property
     def rebuilt(self) -> npt.NDArray[np.uint32]:
@@ -181,62 +133,7 @@ class AsyncVectorEnv(FleetVectorEnv):
     @property
     def num_workers(self) -> int:
         """How many shares of environments run side by side, the caller's own included."""
-        return len(self._supervisor.processes) + (self._local_shard is not None)
-
-    def _begin(self, order: Order) -> None:
-        self._supervisor.begin(order)
-        self._local_order = order.part(0, self._num_local)
-
-    def _finish(self, timeout: float | None) -> Sequence[Report | None]:
-        if self._local_shard is None:
-            return self._supervisor.finish(timeout)
-        if self._local_order is not None:
-            order, self._local_order = self._local_order, None
-            self._local_report = self._local_shard.execute(order)
-        return [self._local_report, *self._supervisor.finish(timeout)]
-
-    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
-        self._refuse_tickets()
-        return self._supervisor.steps(rows, loose_actions)
-
-    def _resets(self, order: ResetOrder) -> Callable[[], None]:
-        self._refuse_tickets()
-        return self._supervisor.resets(order)
-
-    def _refuse_tickets(self) -> None:
-        if self._local_shard is not None:
-            raise ValueError("send() and async_reset() need all environments in worker processes: caller_works=False.")
-
-    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
-        return self._supervisor.receive(count, timeout)
-
-    def _recover(self) -> None:
-        self._local_order = None
-        self._supervisor.recover()
-
-    def _is_busy(self) -> bool:
-        return self._supervisor.is_busy
-
-    def _discard(self) -> None:
-        self._local_order = None
-        self._supervisor.discard()
-
-    def _shut_down(self, timeout: float, terminate: bool) -> None:
-        failures = self._local_shard.close() if self._local_shard is not None else []
-        failures += self._end_workers(timeout, terminate)
-        warn_of_close(failures)
-        self._supervisor.warn_of_copies()
-
-    def _cut_short(self) -> None:
-        self._supervisor.kill_workers()
-
-    def _end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
-        failures = self._supervisor.shut_down(timeout, terminate)
-        self._finalizer.cancel()  # not before: a second Ctrl-C leaves it to the finalizer
-        return failures
-
-    def _worker_of(self, env_index: int) -> int | None:
-        return self._supervisor.worker_of(env_index)
+        return len(self._processes) + self._caller_works
 
 
 def _refuse_custom_worker(worker: Any) -> None:

@@ -43,8 +43,6 @@ class Watch:
             and says in the second what it is doing, see ``Activity``.
         bounds: The environments ``(first, last + 1)`` of each worker.
         policy: How long they may take.
-
-    Attributes:
         check_wanted: Raises if whoever waits is not to wait any longer.
     """
 
@@ -55,12 +53,13 @@ class Watch:
         progress: npt.NDArray[np.uint64],
         bounds: list[tuple[int, int]],
         policy: FailurePolicy,
+        check_wanted: Callable[[], None],
     ) -> None:
         self._workers, self._mailroom, self._progress, self._bounds = workers, mailroom, progress, bounds
         self._policy = policy
         self._copies = ForkedCopies(progress[:, 2])
         self._patience = CallerPatience(len(workers), usable_cores())
-        self.check_wanted: Callable[[], None] = lambda: None
+        self._check_wanted = check_wanted
         self._last_look = 0.0
         self._clock = AwakeClock(WATCH_INTERVAL)
         self._seen: dict[int, tuple[_Sign, float]] = {}
@@ -96,12 +95,12 @@ class Watch:
         Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
         """
         while not self._workers.has_heard(worker, deadline.slice(WATCH_INTERVAL)):
-            self.check_wanted()
+            self._check_wanted()
             self._look_at(worker, self._clock.now())
             deadline.check([worker])
 
     def _go_on(self, busy: Callable[[], list[int]], deadline: Deadline) -> None:
-        self.check_wanted()
+        self._check_wanted()
         workers = busy()
         self.look(workers)
         deadline.check(workers)
@@ -207,14 +206,12 @@ class Startup:
     Args:
         workers: The workers.
         start_timeout: Seconds that a worker may take to begin, and then for each environment; None sets no limit.
-
-    Attributes:
         check_wanted: Raises if whoever waits is not to wait any longer.
     """
 
-    def __init__(self, workers: Workers, start_timeout: float | None) -> None:
+    def __init__(self, workers: Workers, start_timeout: float | None, check_wanted: Callable[[], None]) -> None:
         self._workers, self._start_timeout = workers, start_timeout
-        self.check_wanted: Callable[[], None] = lambda: None
+        self._check_wanted = check_wanted
         self._clock = AwakeClock(WATCH_INTERVAL)
 
     def answers(self, workers: Iterable[int]) -> list[Answer]:
@@ -227,7 +224,7 @@ class Startup:
         answers: dict[int, Answer] = {}
         while starts:
             self._workers.await_words(list(starts), WATCH_INTERVAL)
-            self.check_wanted()
+            self._check_wanted()
             for worker in list(starts):
                 self._hear(worker, starts, answers)
         return [answers[worker] for worker in wanted]
@@ -236,7 +233,7 @@ class Startup:
         """Waits until a worker takes over what it was told; raises as ``answers`` does."""
         start = self._begin("it had not taken over the block")
         while not self._workers.deliver([worker], WATCH_INTERVAL):
-            self.check_wanted()
+            self._check_wanted()
             self._look_at(worker, start)
         if not self._workers.is_alive(worker):
             raise self._workers.lost(worker)

@@ -230,14 +230,14 @@ class Startup:
         actors: All of the fleet.
         sizes: The number of environments of each.
         start_timeout: Seconds that an actor may take to find a place, and then for each environment; None: no limit.
-
-    Attributes:
         check_wanted: Raises if whoever waits is not to wait any longer.
     """
 
-    def __init__(self, actors: Actors, sizes: Sequence[int], start_timeout: float | None) -> None:
+    def __init__(
+        self, actors: Actors, sizes: Sequence[int], start_timeout: float | None, check_wanted: Callable[[], None]
+    ) -> None:
         self._actors, self._sizes, self._start_timeout = actors, sizes, start_timeout
-        self.check_wanted: Callable[[], None] = lambda: None
+        self._check_wanted = check_wanted
         self._told = False
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
@@ -260,7 +260,7 @@ class Startup:
             ready, rest = self._actors.wait(rest, 1, _LOOK_AROUND)
             came = [calls[ref] for ref in ready]
             answers.update(zip(came, self._actors.answers(ready, came), strict=True))
-            self.check_wanted()
+            self._check_wanted()
             look([calls[ref] for ref in rest], clock.now())
 
     def _look_for_places(self, homeless: list[int], seconds: float) -> None:

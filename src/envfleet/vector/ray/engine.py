@@ -6,15 +6,28 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
-import numpy.typing as npt
 
+from envfleet import _core
 from envfleet.errors import WorkerError
-from envfleet.vector.block import FleetLayout
-from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder, load_report
-from envfleet.vector.failures import Failure, LostWorker, lost_error, unless_failed
+from envfleet.redraw import redrawn
+from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.engine import (
+    CallOrder,
+    NoQuickCalls,
+    Order,
+    QuickCalls,
+    Report,
+    ResetOrder,
+    Rows,
+    SetAttrOrder,
+    StepOrder,
+    is_turn,
+    load_report,
+)
+from envfleet.vector.failures import Failure, LostWorker, lost_error, unless_failed, warn_of_close
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
@@ -22,7 +35,7 @@ from envfleet.vector.recovery import Legacy, Replacements, ShardTask
 from envfleet.vector.runtime import deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
-Rows: TypeAlias = npt.NDArray[np.intp]
+_PLAIN_STEP = StepOrder()
 
 _LAST_WORDS = 5.0
 """Seconds to wait for Ray to say which calls a dead actor leaves unanswered."""
@@ -34,15 +47,19 @@ _ADVICE = (
 
 
 @final
-class Dispatcher:
-    """One actor a task."""
+class RayEngine:
+    """Ray actors, one per task. The rows of the block travel as bytes."""
 
-    def __init__(self, actors: Actors, tasks: Sequence[ShardTask]) -> None:
+    block: FleetBlock
+    quick: QuickCalls
+
+    def __init__(self, actors: Actors, tasks: Sequence[ShardTask], exclusive: _core.Exclusive) -> None:
+        self.exclusive, self._check_wanted = exclusive, exclusive.check
         self._actors, self._legacy = actors, Legacy(tasks)
-        self._bounds, policy = self._legacy.bounds, tasks[0].policy
+        self._tasks, self._bounds, policy = tasks, self._legacy.bounds, tasks[0].policy
         self._replacements = Replacements(policy, len(tasks))
         sizes = [last - first for first, last in self._bounds]
-        self._arrivals = Startup(actors, sizes, policy.start_timeout)
+        self._arrivals = Startup(actors, sizes, policy.start_timeout, exclusive.check)
         self._watch = Watch(actors, policy.step_timeout)
         self._order: Order = StepOrder()
         # Calls without an answer, or with one that nobody took, in the order they were made.
@@ -51,14 +68,13 @@ class Dispatcher:
         self._gone: dict[int, LostWorker] = {}
         self._excuses: dict[int, Report] = {}
         self._backlog: deque[tuple[int, Report | None]] = deque()
-        self._check_wanted: Callable[[], None] = lambda: None
 
     # -- starting -------------------------------------------------------------------------------------
 
-    def start(self, tasks: Sequence[ShardTask]) -> list[EnvFace]:
+    def make_envs(self) -> list[EnvFace]:
         """Starts all actors, waits until all environments are made, and returns what they show, in order."""
         # Pickled before any is started: what cannot be pickled must change nothing.
-        payloads = [dumps_by_value(task) for task in tasks]
+        payloads = [dumps_by_value(task) for task in self._tasks]
         for worker, payload in enumerate(payloads):
             self._actors.start(worker, payload, self._bounds[worker][0])
         try:
@@ -69,10 +85,14 @@ class Dispatcher:
             raise self._error(lost, note or "No environments were made.") from None
         return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
-    def hand_out(self, spaces: FleetSpaces, layout: FleetLayout, memory: npt.NDArray[np.uint8]) -> None:
-        """Has every actor lay out a block for its rows, of which ``memory`` holds all."""
-        self._layout, self._memory = layout, memory
-        rows = [layout.rows(memory, first, last) for first, last in self._bounds]
+    def settle(self, spaces: FleetSpaces) -> None:
+        """Lays out the block, and has every actor lay out one for its rows."""
+        policy = self._tasks[0].policy
+        layout = FleetLayout(spaces, num_parameters=len(redrawn(self._tasks[0].env_fns)), refuse_nan=policy.check_nan)
+        self._layout, self._memory = layout, aligned_zeros(layout.size)
+        self.block = FleetBlock(layout, self._memory, self._bounds, keeps_last=policy.restart)
+        self.quick = self.block.quick_calls(self.exclusive, spaces.autoreset_mode, self._step_all)
+        rows = [layout.rows(self._memory, first, last) for first, last in self._bounds]
         self._results = [Results(each) for each in rows]
         self._actions = [RowBytes(each.action_arrays) for each in rows]
         self._restarts = [each.restarts for each in rows]
@@ -88,10 +108,6 @@ class Dispatcher:
             self._actors.call(worker, "settle", self._spaces, self._restarts[worker].tolist()) for worker in workers
         ]
         self._actors.answers(refs, workers)
-
-    def answer_to(self, check: Callable[[], None]) -> None:
-        """From now on every wait calls this now and then, and ends with what it raises."""
-        self._check_wanted = self._arrivals.check_wanted = check
 
     # -- turns: all environments of all actors --------------------------------------------------------
 
@@ -139,8 +155,16 @@ class Dispatcher:
             self._turn.clear()
             excuses, self._excuses = self._excuses, {}
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
-        reports = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
-        return [{**excuses, **reports}[worker] for worker in range(len(self._actors))]
+        by_worker = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
+        reports = [{**excuses, **by_worker}[worker] for worker in range(len(self._actors))]
+        self.block.absorb(reports)
+        if self.block.last is not None and is_turn(self._order):
+            self.block.last.keep()
+        return reports
+
+    def _step_all(self) -> Sequence[Report | None]:
+        self.begin(_PLAIN_STEP)
+        return self.finish(None)
 
     def _wait(self, calls: dict[Ref, Call], number: int, timeout: float | None) -> list[Ref]:
         """The first ``number`` that were answered, or will never be."""
@@ -159,7 +183,7 @@ class Dispatcher:
 
     # -- tickets: single environments -----------------------------------------------------------------
 
-    def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
+    def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
         """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
         self._actors.check_usable()
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
@@ -167,7 +191,7 @@ class Dispatcher:
         calls = [self._call_one(row, "step_row", self._wires_of(row)[0].pack(), parcel) for row, parcel in pairs]
         return partial(self._send_tickets, calls)
 
-    def resets(self, order: ResetOrder) -> Callable[[], None]:
+    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
         """What has all environments reset, each as soon as its actor comes to it."""
         self._actors.check_usable()
         parcels = [dumps_by_value(pair) for pair in zip(order.seeds, order.options, strict=True)]
@@ -207,7 +231,11 @@ class Dispatcher:
             except LostWorker as lost:
                 self._replace(lost)
         taken = [self._backlog.popleft() for _ in range(count)]
-        return np.array([row for row, _ in taken], np.intp), [report for _, report in taken]
+        rows, reports = np.array([row for row, _ in taken], np.intp), [report for _, report in taken]
+        self.block.absorb_rows(rows, reports)
+        if self.block.last is not None:
+            self.block.last.keep(rows)
+        return rows, reports
 
     def _take_over(self, ref: Ref) -> None:
         call = self._tickets[ref]
@@ -292,3 +320,15 @@ class Dispatcher:
     def worker_of(self, env_index: int) -> int:
         """The actor an environment runs in."""
         return bisect_right(self._bounds, env_index, key=lambda bound: bound[0]) - 1
+
+    # -- ending ---------------------------------------------------------------------------------------
+
+    def close(self, timeout: float, terminate: bool) -> None:
+        """Closes all environments and ends all actors within about ``timeout`` seconds."""
+        self.quick = NoQuickCalls()  # the others refer to this engine, which would keep each other alive
+        warn_of_close(self._actors.end(timeout, terminate))
+
+    def interrupt(self) -> None:
+        """Ends the actors and nothing else, from another thread than the one that uses them."""
+        for worker in range(len(self._actors)):
+            self._actors.end_one(worker)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import final
 
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_batch_size, checked_count, checked_env_fns
-from envfleet.vector.block import FleetBuffers, FleetLayout, Rows, aligned_zeros
-from envfleet.vector.engine import Order, Report, ResetOrder
-from envfleet.vector.failures import OnFailure, checked_failure_policy, warn_of_close
+from envfleet.vector.arguments import checked_count
+from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors
 from envfleet.vector.ray.cluster import actors_that_fit, checked_demand, connect
-from envfleet.vector.ray.engine import Dispatcher
+from envfleet.vector.ray.engine import RayEngine
 from envfleet.vector.recovery import ShardTask
+from envfleet.vector.runtime import exclusive_for
 from envfleet.vector.shard import split
-from envfleet.vector.spaces import ObservationMode, checked_mode, checked_observation_mode, fleet_spaces
-from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetVectorEnv
+from envfleet.vector.spaces import EnvFunctions, ObservationMode
+from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorEnv
 
 
 @final
@@ -71,12 +70,8 @@ class RayVectorEnv(FleetVectorEnv):
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
-        self.closed = True  # until there is something to close
-        self.env_fns = checked_env_fns(env_fns)
-        self.num_envs = len(self.env_fns)
-        self.observation_mode = checked_observation_mode(observation_mode)
-        mode = checked_mode(autoreset_mode)
-        checked_batch_size(batch_size, self.num_envs)
+        given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
+        self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         wanted, demand = checked_count("num_workers", num_workers), checked_demand(num_cpus, resources)
         policy = checked_failure_policy(
             on_failure,
@@ -87,65 +82,25 @@ class RayVectorEnv(FleetVectorEnv):
             check_nan=check_nan,
         )
         ray = connect()
-        bounds = split(self.num_envs, min(wanted or actors_that_fit(ray, demand), self.num_envs))
-        tasks = [ShardTask(self.env_fns[first:last], first, policy) for first, last in bounds]
+        bounds = split(len(given), min(wanted or actors_that_fit(ray, demand), len(given)))
+        tasks = [ShardTask(given.env_fns[first:last], first, policy) for first, last in bounds]
         self._actors = Actors(ray, demand, len(tasks))
-        self._dispatcher = Dispatcher(self._actors, tasks)
+        engine = RayEngine(self._actors, tasks, exclusive_for(type(self).__name__))
         try:
-            spaces = fleet_spaces(self._dispatcher.start(tasks), self.observation_mode, mode)
-            randomize = redrawn(self.env_fns)
-            layout = FleetLayout(spaces, num_parameters=len(randomize), refuse_nan=check_nan)
-            memory = aligned_zeros(layout.size)
-            self._dispatcher.hand_out(spaces, layout, memory)
-            buffers = FleetBuffers(layout, memory, bounds)
+            spaces = given.spaces(engine.make_envs())
+            engine.settle(spaces)
         except BaseException:
             self._actors.end(CLOSE_TIMEOUT, terminate=False)
             raise
-        self._set_up(spaces, buffers, copy=copy, batch_size=batch_size, restarts=policy.restart, redrawn=randomize)
-        self._dispatcher.answer_to(self._exclusive.check)
-        self.plan = self._describe()
-        self.closed = False
-
-    def _describe(self) -> str:
-        machines = len({place.machine for place in self._actors.places.values()})
-        where = f"{len(self._actors)} Ray actor{'s' * (len(self._actors) != 1)}"
-        return f"ray: {self.num_envs} environments in {where} on {machines} machine{'s' * (machines != 1)}."
+        plan = f"ray: {len(given)} environments in {_where(self._actors)}."
+        super().__init__(spaces, engine, FleetOptions(plan, copy, batch_size, redrawn(given.env_fns)))
 
     @property
     def num_workers(self) -> int:
         """How many actors there are."""
         return len(self._actors)
 
-    def _begin(self, order: Order) -> None:
-        self._dispatcher.begin(order)
 
-    def _finish(self, timeout: float | None) -> Sequence[Report | None]:
-        return self._dispatcher.finish(timeout)
-
-    def _steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
-        return self._dispatcher.steps(rows, loose_actions)
-
-    def _resets(self, order: ResetOrder) -> Callable[[], None]:
-        return self._dispatcher.resets(order)
-
-    def _receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
-        return self._dispatcher.receive(count, timeout)
-
-    def _recover(self) -> None:
-        self._dispatcher.recover()
-
-    def _is_busy(self) -> bool:
-        return self._dispatcher.is_busy
-
-    def _discard(self) -> None:
-        self._dispatcher.discard()
-
-    def _shut_down(self, timeout: float, terminate: bool) -> None:
-        warn_of_close(self._actors.end(timeout, terminate))
-
-    def _cut_short(self) -> None:
-        for worker in range(len(self._actors)):
-            self._actors.end_one(worker)
-
-    def _worker_of(self, env_index: int) -> int | None:
-        return self._dispatcher.worker_of(env_index)
+def _where(actors: Actors) -> str:
+    machines = len({place.machine for place in actors.places.values()})
+    return f"{len(actors)} Ray actor{'s' * (len(actors) != 1)} on {machines} machine{'s' * (machines != 1)}"
