@@ -53,7 +53,7 @@ def test_whoever_is_at_work_is_named(gate: Gate) -> None:
         gate.envs.step(np.zeros(4, np.int64))
     with pytest.raises(Exception, match=r"environments \[3\], which are still at work"):
         gate.send(QUICK, 0, 3)
-    assert gate.envs._out.tolist() == [False, False, False, True]
+    assert gate.envs._block.out.tolist() == [False, False, False, True]
 
 
 def test_ctrl_c_ends_the_waiting_and_reset_goes_on(gate: Gate) -> None:

@@ -59,7 +59,7 @@ def simulated() -> tuple[NativeVectorEnv, Any]:
     """Slow steps of MuJoCo, and the object that holds its data."""
     pytest.importorskip("mujoco")
     envs = NativeVectorEnv("HalfCheetah-v5", 3, threads=3, env_kwargs={"frame_skip": 2000})
-    return envs, envs._shard._companions
+    return envs, envs._engine._shard._companions
 
 
 def compiled() -> tuple[NativeVectorEnv, Any]:
@@ -114,7 +114,7 @@ def test_a_fleet_that_nobody_holds_is_gone_at_once(env_id: str, closed: bool) ->
         envs.close()
     gc.disable()
     try:
-        shard = weakref.ref(envs._shard)
+        shard = weakref.ref(envs._engine._shard)
         del envs
         assert shard() is None
         assert are_gone(before)

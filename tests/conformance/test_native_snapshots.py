@@ -56,7 +56,7 @@ def _told(envs: NativeVectorEnv) -> list[Any]:
     """All that can be known of the environments: what is compared before and after a refusal."""
     states = snapshots(envs)
     planned = [state.episodes and state.episodes.episodes for state in states]
-    shown = np.concatenate([np.ravel(part) for part in _arrays(envs._buffers.observations(copy=True))])
+    shown = np.concatenate([np.ravel(part) for part in _arrays(envs._block.observations(copy=True))])
     return [[state.data for state in states], planned, shown.tobytes()]
 
 

@@ -333,7 +333,7 @@ def _call_under_way(frame: FrameType | None) -> str:
     """The method that was refused: the first caller outside this module."""
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return "call" if frame is None else frame.f_code.co_name
+    return "call" if frame is None else frame.f_code.co_name.removeprefix("_")
 
 
 def wait_for_others(exclusive: _core.Exclusive, most: float) -> float:

@@ -133,8 +133,6 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
         mask, per_env = arguments.reset_options(options, self.num_envs)
         if self._check_reset is not None:
             self._check_reset(seeds, per_env)
-        if call == "async_reset" and not mask.all():
-            raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
         self._state.enter()
         self._state.enter_reset(call, mask)
         return ResetOrder(seeds, per_env, mask)
@@ -213,6 +211,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
         """Starts a reset of all environments whose results ``recv`` gives as they come. Arguments as for ``reset``."""
         with self._exclusive:
             order = self._reset_order("async_reset", seed, options)
+            if not order.mask.all():
+                raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
             send = self._engine.prepare_resets(order)
             self._state.send(np.arange(self.num_envs), send, resets=True)
             self._state.rest()
