@@ -19,7 +19,7 @@ from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
 from envfleet.vector.recovery import Legacy, Replacements, ShardTask
-from envfleet.vector.runtime import deadline_after, signals_blocked
+from envfleet.vector.runtime import NEVER, Deadline, deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -127,9 +127,10 @@ class Dispatcher:
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all actors; a TimeoutError loses nothing, their work can still be collected."""
         self._actors.check_usable()
+        deadline = deadline_after(timeout)
         while True:
             try:
-                refs = self._wait(self._turn, len(self._turn), timeout)
+                refs = self._wait(self._turn, len(self._turn), deadline)
                 workers = [self._turn[ref].worker for ref in refs]
                 answers = dict(zip(workers, self._actors.answers(refs, workers), strict=True))
                 break
@@ -142,11 +143,10 @@ class Dispatcher:
         reports = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         return [{**excuses, **reports}[worker] for worker in range(len(self._actors))]
 
-    def _wait(self, calls: dict[Ref, Call], number: int, timeout: float | None) -> list[Ref]:
-        """The first ``number`` that were answered, or will never be."""
+    def _wait(self, calls: dict[Ref, Call], number: int, deadline: Deadline = NEVER) -> list[Ref]:
+        """Returns the first ``number`` calls that were answered, or will never be."""
         if number == 0:
             return []
-        deadline = deadline_after(timeout)
         while True:
             ready, rest = self._actors.wait(list(calls), number, deadline.slice(INTERVAL))
             if len(ready) == number:
@@ -197,12 +197,13 @@ class Dispatcher:
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The first ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._actors.check_usable()
+        deadline = deadline_after(timeout)
         while len(self._backlog) < count:
             try:
                 if self._watch.is_due():
                     _, rest = self._actors.wait(list(self._tickets), len(self._tickets), 0)
                     self._watch.look((ref, self._tickets[ref]) for ref in rest)
-                for ref in self._wait(self._tickets, count - len(self._backlog), timeout):
+                for ref in self._wait(self._tickets, count - len(self._backlog), deadline):
                     self._take_over(ref)
             except LostWorker as lost:
                 self._replace(lost)
@@ -242,7 +243,7 @@ class Dispatcher:
             calls = {ref: self._call_all(worker, "ping") for ref, worker in pings.items()}
             try:
                 # Answered when they have done all they were told before.
-                refs = self._wait(calls, len(calls), None)
+                refs = self._wait(calls, len(calls))
                 self._actors.answers(refs, [pings[ref] for ref in refs])
                 return
             except LostWorker as lost:
