@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
 import numpy as np
 
-from envfleet.errors import InvalidOutputError, WorkerDiedError, WorkerError, WorkerStuckError, env_raised, where
+from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
 from envfleet.vector.arguments import check_timeout
 from envfleet.vector.layout import LayoutError
 
@@ -113,26 +113,17 @@ STUCK_WARNING_AFTER = 60.0
 class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
     """A worker is gone, or was ended because it was stuck.
 
+    Whoever raises this has made sure that the worker has ended.
+
     Attributes:
-        worker: Its number.
-        cause: What happened to it, as the rest of a sentence that begins with its name.
-        is_stuck: Whether it was ended for that.
+        worker: The number of the worker.
+        cause: What happened to the worker, as the rest of a sentence that begins with its name.
+        is_stuck: Whether the worker was ended because it was stuck.
     """
 
     def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
         super().__init__(cause)
         self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
-
-
-def lost_error(lost: LostWorker, bounds: tuple[int, int], where: str, advice: str) -> WorkerError:
-    """What to raise of it. ``bounds`` are its environments ``(first, last + 1)``, ``where`` says where it ran."""
-    first, last = bounds
-    kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
-    return kind(
-        f"Worker {lost.worker} ({where}, environments {first}..{last - 1}) {lost.cause}. {advice}",
-        worker=lost.worker,
-        env_indices=range(first, last),
-    )
 
 
 OnFailure: TypeAlias = Literal["raise", "restart"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import REPORT_FOLLOWS, RESET_ROW, STEP_ROW, STEP_ROW_WITH_PARCEL
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.replay import Replays
+from envfleet.vector.recovery import Recovery
 from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -29,21 +28,14 @@ _NO_RESULT = 255
 
 @final
 class Tickets:
-    """The caller's side of the rings in the mailroom. ``bounds`` are the environments of each worker."""
+    """The caller's side of the rings in the mailroom."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        mailroom: _core.Mailroom,
-        watch: Watch,
-        bounds: Sequence[tuple[int, int]],
-        replays: Replays | None,
-    ) -> None:
-        self._workers, self._mailroom, self._watch, self._bounds = workers, mailroom, watch, bounds
-        self._replays = replays
+    def __init__(self, workers: Workers, mailroom: _core.Mailroom, watch: Watch, recovery: Recovery) -> None:
+        self._workers, self._mailroom, self._watch, self._recovery = workers, mailroom, watch, recovery
+        self._bounds, self._replays = recovery.bounds, recovery.replays
         self._reset_parcels: dict[int, bytes] = {}
         self._backlog: deque[tuple[int, bytes | None]] = deque()
-        num_envs = bounds[-1][1] if bounds else 0
+        num_envs = self._bounds[-1][1] if self._bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
         self._is_taking_over = False
         self._not_noted: set[int] = set()
@@ -217,4 +209,6 @@ class Tickets:
         self._reset_parcels.clear()
 
     def _worker_of(self, row: int) -> int:
-        return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
+        worker = self._recovery.worker_of(row)
+        assert worker is not None
+        return worker

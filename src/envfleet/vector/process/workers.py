@@ -68,9 +68,8 @@ class Workers:
             self._pipes.append(Pipe(connection))
 
     def replace(self, worker: int, task: ShardTask) -> None:
-        """Ends a worker, if it has not ended, and starts another in its place."""
+        """Starts another worker in place of one that has ended."""
         with signals_blocked():
-            self.end_one(worker)
             process, connection = self._launcher.start(worker, task)
             _started.add(process)
             self._pipes[worker].close()
@@ -167,11 +166,18 @@ class Workers:
         """Whether its process runs."""
         return self.processes[worker].is_alive()
 
+    def where(self, worker: int) -> str:
+        """Says where a worker runs, for messages."""
+        return f"pid {self.processes[worker].pid}"
+
     def lost(self, worker: int) -> LostWorker:
-        """What to raise of a worker that is gone."""
+        """Returns what to raise for a worker that has ended, or that has closed its connection and is ended here."""
         process = self.processes[worker]
         _await_end(process, _KILL_GRACE)
-        return LostWorker(worker, _cause(process.exitcode))
+        lost = LostWorker(worker, _cause(process.exitcode))
+        if process.is_alive():
+            self.end_one(worker)
+        return lost
 
     # -- ending ---------------------------------------------------------------------------------------
 

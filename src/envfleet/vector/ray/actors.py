@@ -43,9 +43,8 @@ class Actors:
         return len(self._handles)
 
     def start(self, worker: int, task: bytes, first_index: int) -> None:
-        """Has an actor started, in place of another if there was one; Ray does so when it has room for it."""
+        """Has an actor started, perhaps in place of one that was ended; Ray does so when it has room for it."""
         with signals_blocked():  # or an interruption would leave an actor that nobody knows
-            self.end_one(worker)
             # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
             seed = [self._fleet_seed, worker, next(self._started)]
             self._handles[worker] = self._remote.remote(task, first_index, seed)
@@ -92,6 +91,7 @@ class Actors:
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayError as error:
+            self.end_one(worker)  # Ray may only have lost sight of it
             raise LostWorker(worker, f"is gone, Ray says: {_brief(error)}") from None
 
     def has_answered(self, ref: Ref) -> bool:
@@ -270,6 +270,7 @@ class Startup:
         if limit is not None and seconds > limit:
             advice = self._actors.shortage() or "Ray may still be starting machines or installing packages."
             cause = f"had found no place after {limit:g} s (start_timeout). {advice}"
+            self._actors.end_one(homeless[0])
             raise LostWorker(homeless[0], cause.rstrip("."), is_stuck=True)
         if seconds > _TELL_AFTER and not self._told and (shortage := self._actors.shortage()):
             self._told = True
