@@ -1,4 +1,4 @@
-"""The actors of a fleet: started, called, waited for, watched, ended. The only module that calls Ray."""
+"""The Ray actors of a fleet: starts, calls, waits for, watches and ends them. No other module speaks to actors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ _LONGEST_CAUSE = 400
 
 @final
 class Actors:
-    """``number`` actors, once each was started."""
+    """The actors of a fleet, of which ``number`` are to be started.
+
+    Attributes:
+        places: Where actors run, by their numbers, as far as they have said so.
+    """
 
     def __init__(self, ray: Any, demand: Demand, number: int) -> None:
         self._ray, self._demand = ray, demand
@@ -51,15 +55,15 @@ class Actors:
             self.places.pop(worker, None)
 
     def where(self, worker: int) -> str:
-        """Where an actor runs, for messages."""
+        """Says where an actor runs, for messages."""
         return str(self.places.get(worker, "a Ray actor without a place"))
 
     def shortage(self) -> str | None:
-        """What to say to someone whose actors find no place; None where there is room for one more."""
+        """Says why an actor may find no place; None if there is room for one more."""
         return None if has_room(self._ray, self._demand) else room_text(self._ray, self._demand, len(self))
 
     def check_usable(self) -> None:
-        """Refuses what cannot work any more."""
+        """Raises FleetError in a forked copy of the caller, and after Ray was shut down."""
         if os.getpid() != self._caller_pid:
             raise FleetError(
                 "This fleet was made by another process, of which this one is a forked copy: its actors "
@@ -71,16 +75,16 @@ class Actors:
     # -- speaking -------------------------------------------------------------------------------------
 
     def call(self, worker: int, method: str, *args: Any) -> Ref:
-        """Has an actor do something once it has done all it was told before."""
+        """Calls a method of an actor, which runs it once it has done all it was told before."""
         return getattr(self._handles[worker], method).remote(*args)
 
     def wait(self, refs: Sequence[Ref], number: int, seconds: float) -> tuple[list[Ref], list[Ref]]:
-        """Waits until so many are answered, or that no answer will come; those that are, and the rest."""
+        """Waits at most ``seconds`` until so many calls are answered or never will be; returns these, and the rest."""
         ready, rest = self._ray.wait(list(refs), num_returns=number, timeout=seconds)
         return ready, rest
 
     def answers(self, refs: Sequence[Ref], workers: Sequence[int]) -> list[Any]:
-        """The answers of calls that were waited for; a LostWorker says that one will not come."""
+        """Returns the answers of calls that were waited for; raises LostWorker if one will never come."""
         try:
             answers: list[Any] = self._ray.get(list(refs))
         except self._ray.exceptions.RayError:
@@ -95,7 +99,7 @@ class Actors:
             raise LostWorker(worker, f"is gone, Ray says: {_brief(error)}") from None
 
     def has_answered(self, ref: Ref) -> bool:
-        """Whether the answer came before its actor was gone."""
+        """Returns whether a call was answered before its actor was gone."""
         if not self.wait([ref], 1, 0)[0]:
             return False
         try:
@@ -114,7 +118,7 @@ class Actors:
                 self._ray.kill(handle)
 
     def end(self, timeout: float, terminate: bool) -> list[Failure]:
-        """Ends all within about ``timeout`` seconds; returns what environments raised in close()."""
+        """Ends all actors within about ``timeout`` seconds; returns what environments raised in close()."""
         if os.getpid() != self._caller_pid or not self._ray.is_initialized():
             return []
         try:
@@ -134,12 +138,12 @@ class Actors:
 
 
 def _brief(error: Exception) -> str:
-    """What of Ray's many lines tells what happened: the last, which says why."""
+    """Returns the last line of what Ray says, which tells why."""
     return textwrap.shorten(str(error).strip().splitlines()[-1], _LONGEST_CAUSE, placeholder=" ...").rstrip(".")
 
 
 INTERVAL = 0.5
-"""Seconds after which a waiting caller looks around."""
+"""Seconds after which a waiting caller looks at its actors."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +151,10 @@ class Call:
     """What an actor was told, so that another can be told the same.
 
     Attributes:
-        worker: The actor's number.
+        worker: The number of the actor.
         env_indices: The environments concerned.
-        method: Of the actor.
-        args: See there.
+        method: The name of the actor's method.
+        args: The arguments of that method.
     """
 
     worker: int
@@ -161,10 +165,11 @@ class Call:
 
 @final
 class Watch:
-    """An actor works on the oldest call it has not answered: that is the one whose time is taken.
+    """Finds actors that are stuck.
 
-    Time counts from when it was first seen to be the oldest, so a caller that looks seldom finds nobody stuck. What
-    goes on inside an actor cannot be seen from here: a call about several environments may take as long as all of them.
+    An actor works on the oldest call that it has not answered, so the time of that call is taken. It counts from when
+    the call was first seen to be the oldest: a caller that looks seldom finds nobody stuck. What goes on inside an
+    actor cannot be seen from here, so a call for several environments may take as long as all of them.
     """
 
     def __init__(self, actors: Actors, step_timeout: float | None) -> None:
@@ -175,11 +180,11 @@ class Watch:
         self._clock = AwakeClock(INTERVAL)
 
     def is_due(self) -> bool:
-        """Whether it is time to look at those that others keep the caller from waiting for."""
+        """Returns whether it is time to look at all actors, if others keep the caller from waiting."""
         return time.monotonic() - self._last_look > INTERVAL
 
     def look(self, unanswered: Iterable[tuple[Ref, Call]]) -> None:
-        """Given all calls without an answer, the oldest first: a LostWorker tells of one that was ended for it."""
+        """Looks at all calls without an answer, the oldest first; raises LostWorker for a stuck actor, ended here."""
         self._last_look = time.monotonic()
         now = self._clock.now()
         oldest: dict[int, tuple[Ref, Call]] = {}
@@ -193,6 +198,7 @@ class Watch:
             self._judge(ref, call, now - since)
 
     def _judge(self, ref: Ref, call: Call, seconds: float) -> None:
+        """Ends an actor that has been at a call for too long, or warns of it."""
         first, last = call.env_indices[0], call.env_indices[-1]
         who = f"environment {first}" if first == last else f"environments {first}..{last}"
         if self._step_timeout is None:
@@ -219,20 +225,21 @@ Answer: TypeAlias = "list[EnvFace] | Failure"
 
 _LOOK_AROUND = 0.5
 _TELL_AFTER = 15.0
-"""Seconds without a place after which the user is told."""
+"""Seconds without a place after which the user is warned."""
 
 
 @final
 class Startup:
-    """Actors that were started.
+    """Waits for actors that start.
 
     Args:
-        actors: All of the fleet.
-        sizes: The number of environments of each.
-        start_timeout: Seconds that an actor may take to find a place, and then for each environment; None: no limit.
+        actors: All actors of the fleet.
+        sizes: The number of environments of each actor.
+        start_timeout: Seconds that an actor may take to find a place, and then for each environment; None sets no
+            limit.
 
     Attributes:
-        check_wanted: Raises if whoever waits is not to wait any longer.
+        check_wanted: Is called now and then during every wait, and raises if the wait is to end.
     """
 
     def __init__(self, actors: Actors, sizes: Sequence[int], start_timeout: float | None) -> None:
@@ -241,9 +248,9 @@ class Startup:
         self._told = False
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
-        """What the environments of these actors show, or why there are none, in order.
+        """Waits for these actors, and returns what their environments show, or why there are none, in order.
 
-        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        Raises LostWorker for the first that ended, or that took too long and is ended here.
         """
         placing = {self._actors.call(worker, "place"): worker for worker in workers}
         making = {self._actors.call(worker, "make"): worker for worker in workers}
@@ -255,6 +262,7 @@ class Startup:
     def _collect(
         self, calls: dict[Ref, int], answers: dict[int, Any], look: Callable[[list[int], float], None]
     ) -> None:
+        """Puts the answers of calls into ``answers``; ``look`` is told who has not answered, and after how long."""
         clock, rest = AwakeClock(_LOOK_AROUND), list(calls)
         while rest:
             ready, rest = self._actors.wait(rest, 1, _LOOK_AROUND)
