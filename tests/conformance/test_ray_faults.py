@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -177,6 +179,31 @@ def test_restarts_are_seeded_and_repeatable() -> None:
     first, second, again, and_again = draws
     assert (first, second) == (again, and_again)
     assert not set(first[2:]) & set(second[2:])
+
+
+class MortalEnv(CounterEnv):
+    """Ends its process some seconds after its first step began; the one with the number 0 goes on for ever."""
+
+    def step(self, action: np.int64) -> Any:
+        """Wait, then die."""
+        time.sleep(3600 if self.index == 0 else DEATH_EVERY * self.index)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+DEATH_EVERY, TIMEOUT, NUM_DEATHS = 0.4, 1.0, 8
+
+
+@pytest.mark.parametrize("tickets", [False, True], ids=["step_wait", "recv"])
+def test_replaced_actors_do_not_put_off_the_end_of_a_wait(tickets: bool) -> None:
+    fns: list[EnvFn] = [partial(MortalEnv, CounterConfig(index=index)) for index in range(NUM_DEATHS + 1)]
+    with fleet(fns, NUM_DEATHS + 1, **RESTART) as envs:
+        envs.reset(seed=0)
+        begin, wait = (envs.send, envs.recv) if tickets else (envs.step_async, envs.step_wait)
+        begin(np.zeros(NUM_DEATHS + 1, np.int64))
+        # As long as somebody dies, and not much longer than it was told to wait.
+        with within(NUM_DEATHS * DEATH_EVERY), pytest.raises(multiprocessing.TimeoutError):
+            wait(timeout=TIMEOUT)
+        envs.close(terminate=True)
 
 
 def hang_in_step(envs: RayVectorEnv) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from garbage import block
 from gymnasium import spaces
 
 from envfleet.errors import InvalidOutputError
@@ -106,3 +110,35 @@ def test_it_is_refused_in_a_reset(backend: str) -> None:
         with pytest.raises(InvalidOutputError, match=r"reset\(\) .*expected no NaN") as caught:
             envs.reset(options=[None, {"bad": True}, None])
         assert caught.value.env_indices == (1,)
+
+
+class SpoilingEnv(GappyEnv):
+    """Writes NaN over the last observation in its row and ends its process; told to by the action 1."""
+
+    def step(self, action: Any) -> Any:
+        if action:
+            self._spoil(self._observation(bad=False).tobytes())
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+    def _observation(self, *, bad: bool) -> Any:
+        return np.array([self.steps + 0.1234567, np.nan if bad else 7.654321], self.dtype)
+
+    def _spoil(self, shown: bytes) -> None:
+        start, size = block()
+        found = ctypes.string_at(start, size).index(shown)
+        ctypes.memmove(start + found, np.full(2, np.nan, self.dtype).tobytes(), len(shown))
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_what_a_lost_process_leaves_in_a_row_is_not_taken_for_an_observation(mode: str) -> None:
+    fns = [partial(SpoilingEnv, "observation", np.float64)]
+    fleet = partial(BACKENDS["process"], fns, check_nan=True, on_failure="restart", autoreset_mode=mode)
+    with fleet(max_restarts=1) as envs:
+        envs.reset()
+        last = envs.step([0])[0]
+        observations, _, _, truncated, infos = envs.step([1])
+        assert truncated.tolist() == infos["restarted"].tolist() == [True]
+        assert infos["restart_cause"] == ["worker 0 was killed by SIGKILL while environment 0 was at work"]
+        shown = infos["final_obs"] if mode == "SameStep" else observations
+        assert shown[0].tolist() == last[0].tolist()

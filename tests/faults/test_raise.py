@@ -104,6 +104,14 @@ def test_a_hang_is_ended_told_and_survived(watched: AsyncVectorEnv, fault: Fault
     revive(watched, siblings(watched, victim))
 
 
+def test_the_reset_after_a_hang_says_why_environments_were_made_again() -> None:
+    with fleet(1, step_timeout=STEP_TIMEOUT) as envs:
+        envs.reset(seed=0)
+        with pytest.raises(WorkerStuckError):
+            envs.step(zeros(envs, {1: Fault.STOP}))
+        assert f"environment 1 {LOST[Fault.STOP]}" in envs.reset()[1]["restart_cause"][1]
+
+
 @pytest.mark.parametrize("where", PLACES)
 def test_an_exception_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> None:
     revive(envs)

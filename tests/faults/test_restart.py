@@ -72,6 +72,18 @@ def test_a_lost_worker_is_replaced_within_a_step(envs: AsyncVectorEnv, fault: Fa
     assert np.flatnonzero(envs.rebuilt - rebuilt).tolist() == siblings(envs, victim)[:-1]
 
 
+@pytest.mark.parametrize("fault", [Fault.KILL, Fault.STOP], ids=lambda fault: fault.name)
+def test_a_lost_process_is_ended_once(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fleet(on_failure="restart", step_timeout=STEP_TIMEOUT) as envs:
+        envs.reset(seed=0)
+        victim, waits = envs.processes[1], []
+        monkeypatch.setattr(victim, "join", lambda: waits.append(type(victim).join(victim)))
+        envs.step(zeros(envs, {envs.num_envs - 1: fault}))
+        assert envs.processes[1] is not victim
+        assert not victim.is_alive()
+        assert len(waits) <= 1
+
+
 @pytest.mark.parametrize("fault", IN_PLACE, ids=lambda fault: fault.name)
 def test_an_environment_that_fails_is_made_again_alone(envs: AsyncVectorEnv, fault: Fault) -> None:
     oracle, victim = begun(envs), envs.num_envs - 1

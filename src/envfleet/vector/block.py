@@ -125,7 +125,7 @@ class FleetLayout:
         refuse_nan: bool = False,
     ) -> None:
         n = spaces.num_envs
-        self.num_envs = n
+        self.num_envs, self.autoreset_mode = n, spaces.autoreset_mode
         self.observations = SpaceLayout(spaces.single_observation_space, "observation", refuse_nan=refuse_nan)
         self.actions = SpaceLayout(spaces.single_action_space, "action")
         self.pages = PageLayout(self.observations.array_leaves, n, num_pages)
@@ -238,9 +238,10 @@ class FleetBlock:
         flags = rows.terminated, rows.truncated
         return _core.Batch(rows.action_arrays[0], observations, rows.rewards, *flags, rows.info_kinds)
 
-    def quick_calls(self, exclusive: _core.Exclusive, autoreset_mode: AutoresetMode, step_all: StepAll) -> QuickCalls:
+    def quick_calls(self, exclusive: _core.Exclusive, step_all: StepAll) -> QuickCalls:
         """Quick steps by ``step_all``; none where every step has more to do than to pass results on."""
-        if self._batch is None or self.last is not None or autoreset_mode is AutoresetMode.DISABLED:
+        mode = self._layout.autoreset_mode
+        if self._batch is None or self.last is not None or mode is AutoresetMode.DISABLED:
             return NoQuickCalls()
         self._has_quick_steps = True
         return QuickSteps(self, self._batch, exclusive, step_all)
@@ -334,7 +335,7 @@ class FleetBlock:
         for row in restarted.tolist():
             if not self.truncated[row]:  # it was reset by the user
                 continue
-            if "final_obs" in infos:  # the next episode has begun in the same step
+            if self._layout.autoreset_mode is AutoresetMode.SAME_STEP:  # the next episode has begun already
                 place = row if rows is None else int(np.flatnonzero(rows == row)[0])
                 infos["final_obs"][place] = self._layout.observations.row(self.last.columns, row)
             else:

@@ -1,7 +1,7 @@
-"""What went wrong, as data and as errors; and what the user wants done about it.
+"""What went wrong, as data and as errors, and what the user wants done about it.
 
-A ``Failure`` is noted where the environment runs, and raised where the user is. A ``LostWorker`` is a place where
-environments ran and that is gone.
+A ``Failure`` is an exception of one environment: it is noted where the environment runs and raised where the user is.
+A ``LostWorker`` says that a whole worker is gone, with all its environments.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
 import numpy as np
 
-from envfleet.errors import InvalidOutputError, WorkerDiedError, WorkerError, WorkerStuckError, env_raised, where
+from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
 from envfleet.vector.arguments import check_timeout
 from envfleet.vector.layout import LayoutError
 
 Answer = TypeVar("Answer")
 
 START_OVER = 'reset() starts over; with on_failure="restart" the environment would have been made again by itself.'
-"""What to try when an environment failed in a step or a reset and nothing was done about it."""
+"""What the user can try after an environment failed in a step or a reset, and was not restarted."""
 
 _ADVICE = {
     "make": "Try whether a single one can be made, outside the fleet.",
@@ -33,12 +33,15 @@ _ADVICE = {
 
 @dataclass(slots=True)
 class Failure:
-    """An exception of one environment, with the traceback from where it runs.
+    """An exception of one environment, with the traceback from where the environment runs.
 
     Attributes:
-        method: "make", "restart", "reset", "step", "call", "set_attr" or "close".
-        name: Of a call or an attribute.
-        note: What was tried about it, or what to try.
+        env_index: The number of the environment.
+        method: What failed: "make", "restart", "reset", "step", "call", "set_attr" or "close".
+        name: The name of the method that was called, or of the attribute; otherwise empty.
+        error: The exception.
+        traceback_text: Its traceback, as text; empty for an error that nobody raised.
+        note: What was tried to mend it, or what the user can try.
     """
 
     env_index: int
@@ -50,17 +53,17 @@ class Failure:
 
     @staticmethod
     def of(error: BaseException, env_index: int, method: str, name: str = "") -> Failure:
-        """Notes an exception just caught."""
+        """Makes a failure of an exception that was just caught."""
         return Failure(env_index, method, name, error, "".join(traceback.format_exception(error)))
 
     @property
     def activity(self) -> str:
-        """What the environment was doing, as code."""
+        """Says as code what the environment was doing."""
         return f"{self.method}({self.name!r})" if self.name else f"{self.method}()"
 
 
 def as_error(failure: Failure, worker: int | None) -> WorkerError:
-    """The error to raise for a failure."""
+    """Returns the error to raise for a failure."""
     if isinstance(failure.error, WorkerError) and not failure.traceback_text:
         return failure.error  # raised by nobody: it is how a worker's end is told
     note = _note(failure, worker)
@@ -89,14 +92,14 @@ def _note(failure: Failure, worker: int | None) -> str:
 
 
 def unless_failed(answer: Answer | Failure, worker: int) -> Answer:
-    """What a worker answered, or the error to raise for the failure that it reports instead."""
+    """Returns what a worker answered; raises the error for a failure if it answered with one."""
     if isinstance(answer, Failure):
         raise as_error(answer, worker)
     return answer
 
 
 def warn_of_close(failures: Iterable[Failure]) -> None:
-    """Tells of environments that raised in close(): close() itself never raises."""
+    """Warns of environments that raised in close(), which itself never raises."""
     for failure in failures:
         warnings.warn(
             f"Environment {failure.env_index} raised in close(): {failure.error!r}\n{failure.traceback_text}",
@@ -106,33 +109,24 @@ def warn_of_close(failures: Iterable[Failure]) -> None:
 
 
 STUCK_WARNING_AFTER = 60.0
-"""Seconds without a sign of life after which the user is told, where no timeout says what to do."""
+"""Seconds without a sign of life after which the user is warned, if no timeout says what to do."""
 
 
 @final
 class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
     """A worker is gone, or was ended because it was stuck.
 
+    Whoever raises this has made sure that the worker has ended.
+
     Attributes:
-        worker: Its number.
-        cause: What happened to it, as the rest of a sentence that begins with its name.
-        is_stuck: Whether it was ended for that.
+        worker: The number of the worker.
+        cause: What happened to the worker, as the rest of a sentence that begins with its name.
+        is_stuck: Whether the worker was ended because it was stuck.
     """
 
     def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
         super().__init__(cause)
         self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
-
-
-def lost_error(lost: LostWorker, bounds: tuple[int, int], where: str, advice: str) -> WorkerError:
-    """What to raise of it. ``bounds`` are its environments ``(first, last + 1)``, ``where`` says where it ran."""
-    first, last = bounds
-    kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
-    return kind(
-        f"Worker {lost.worker} ({where}, environments {first}..{last - 1}) {lost.cause}. {advice}",
-        worker=lost.worker,
-        env_indices=range(first, last),
-    )
 
 
 OnFailure: TypeAlias = Literal["raise", "restart"]
@@ -144,9 +138,9 @@ class FailurePolicy:
     """What is done about environments that fail.
 
     Attributes:
-        restart: Make them again in place and go on, instead of raising.
+        restart: Whether they are made again in place, instead of raising an error.
         max_restarts: How often one may be made again within ``window`` seconds; None sets no limit.
-        window: In seconds.
+        window: The seconds within which restarts are counted.
         step_timeout: Seconds that one environment's step, reset or call may take; None sets no limit.
         start_timeout: Seconds that making one environment may take; None sets no limit.
         check_nan: Whether NaN in an observation or a reward is a failure.
@@ -169,7 +163,7 @@ def checked_failure_policy(
     start_timeout: Any = None,
     check_nan: Any = False,
 ) -> FailurePolicy:
-    """The user's arguments, checked."""
+    """Checks the user's arguments and returns them as a policy."""
     if on_failure not in get_args(OnFailure):
         raise ValueError(f'`on_failure` must be "raise" or "restart", got {on_failure!r}.')
     if max_restarts is not None and (not isinstance(max_restarts, int | np.integer) or max_restarts < 0):

@@ -11,7 +11,6 @@ Each dict is packed for itself, so how environments are spread over workers cann
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -231,6 +230,7 @@ class InfoReader:
         self, rows: npt.NDArray[np.uint8], kinds: npt.NDArray[np.uint8], bounds: Sequence[tuple[int, int]]
     ) -> None:
         self._rows, self._kinds, self._bounds = rows, kinds, bounds
+        self._shard_of = [shard for shard, (first, last) in enumerate(bounds) for _ in range(first, last)]
         self._schemas: list[dict[int, InfoSchema]] = [{} for _ in bounds]
         self._no_kinds = bytes(len(kinds))
         self._usual_kinds = b""
@@ -268,7 +268,7 @@ class InfoReader:
         """Takes note of new schemas, given one report (or None) for each of some rows."""
         for row, report in zip(rows.tolist(), reports, strict=True):
             if report is not None:
-                self._absorb_report(self._shard_of(row), report)
+                self._absorb_report(self._shard_of[row], report)
 
     def read_rows(self, rows: npt.NDArray[np.intp], reports: Sequence[InfoReport | None]) -> Info:
         """The infos of some rows, in arrays of their number, given one report (or None) each."""
@@ -281,15 +281,12 @@ class InfoReader:
             if kind == _CARRIED and report is not None:
                 _add_pieces(pieces, ((place, info) for info in report.carried.values()))
             elif kind not in (_EMPTY, _CARRIED):
-                groups.setdefault((self._shard_of(row), kind), []).append(place)
+                groups.setdefault((self._shard_of[row], kind), []).append(place)
         for (shard, kind), places in groups.items():
             schema = _schema(self._schemas[shard], kind, int(rows[places[0]]))
             for key, values in schema.columns(self._rows[rows[places]]).items():
                 pieces.setdefault(key, []).append(_Piece(places, values))
         return _join(pieces, len(rows))
-
-    def _shard_of(self, row: int) -> int:
-        return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
 
     def _common_schema(self) -> InfoSchema | None:
         """The schema of all infos if they have only one: most steps of most environments."""

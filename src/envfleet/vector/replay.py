@@ -1,8 +1,8 @@
 """How an environment is brought back to where a lost one was.
 
-A lost process takes all of its environments along, also those that did nothing wrong. These are rebuilt in the new
-process: each begins its episode again as it began (``EpisodeStarts``) and gets the same actions again (``Replay``).
-One that shows everything that it had shown goes on as if nothing had happened.
+A process that is lost takes all its environments with it, also those that did nothing wrong. These are rebuilt in a new
+process. Each begins its episode again as it began (``EpisodeStarts``) and gets the same actions again (``Replay``).
+If it shows again what it had shown before, it goes on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ _NOTHING_KNOWN = (_UNKNOWN, 0, 0, 0, 0, 0, 0)
 
 
 class UnknownStartError(LookupError):
-    """An episode cannot be begun again as it was."""
+    """The way an episode began is not known, so it cannot begin again in the same way."""
 
 
 @final
 class EpisodeStarts:
-    """The origins of some environments.
+    """Notes how the episodes of some environments began: with which seed, or from which state of the generator.
 
     Args:
-        episodes: uint64 (n,), how many episodes each has begun.
-        slots: uint64 (n, 2, START_WORDS).
+        episodes: uint64 (n,), how many episodes each environment has begun.
+        slots: uint64 (n, 2, START_WORDS), how the present episode of each began, and the one before.
     """
 
     def __init__(self, episodes: Words, slots: Words) -> None:
         self._episodes, self._slots = episodes, slots
 
     def note(self, row: int, env: gymnasium.Env[Any, Any], seed: int | None) -> None:
-        """To be called before a reset."""
+        """Notes how an episode begins; to be called right before the reset that begins it."""
         number = int(self._episodes[row]) + 1
         self._slots[row, number % 2] = (number, *_origin(env.unwrapped, seed))
         self._episodes[row] = number
@@ -98,20 +98,20 @@ def _as_state(words: list[int]) -> dict[str, Any]:
 
 
 LONGEST = 20.0
-"""Seconds that all replays of a shard may take together: the others wait for them."""
+"""Seconds that all replays of a shard may take together, since the whole fleet waits for them."""
 
 
 class DivergedError(RuntimeError):
-    """A new environment did not do what the lost one had done."""
+    """A new environment does not do again what the lost one had done."""
 
 
 @final
 class Stage:
-    """Where an environment shows once more what a lost one had shown, aside from the block.
+    """Takes what an environment shows during a replay, apart from the block.
 
     Args:
-        layout: Of observations.
-        arrays: Like those it would write to.
+        layout: The layout of observations.
+        arrays: Arrays of observations with the shapes and dtypes to use.
     """
 
     def __init__(self, layout: SpaceLayout, arrays: Sequence[Array]) -> None:
@@ -121,38 +121,38 @@ class Stage:
         self._digests = _core.Digests(self._arrays, self._reward, self._digest)
 
     def begin(self, observation: Any, info: Any) -> None:
-        """What a reset returned."""
+        """Takes what a reset returned."""
         self._write(0, observation)
         self._digests.begin(0, info_digest(info))
 
     def show(self, observation: Any, reward: Any, terminated: bool, truncated: bool, info: Any) -> None:
-        """What a step returned."""
+        """Takes what a step returned."""
         self._write(0, observation)
         self._reward[0] = as_number(reward)
         self._digests.add(0, terminated, truncated, info_digest(info))
 
     @property
     def observation(self) -> list[bytes]:
-        """The last one, leaf by leaf."""
+        """The last observation, as the bytes of each leaf."""
         return [array.tobytes() for array in self._arrays]
 
     @property
     def digest(self) -> int:
-        """What all that was shown comes to."""
+        """The digest of everything that was shown, see ``_core.Digests``."""
         return int(self._digest[0])
 
 
 @dataclass(frozen=True)
 class Replay:
-    """How to bring a new environment to where a lost one was.
+    """What brings a new environment to where a lost one was.
 
     Attributes:
-        episode: Its number, by which its origin is found.
-        options: Those of the reset that began it.
-        actions: Since then: for each leaf an array (steps, *shape).
-        ended: Whether the last of them ended it.
-        observation: For each leaf an array: what the lost one had shown last.
-        digest: What all that it had shown since its reset comes to, see ``_core.Digests``.
+        episode: The number of the episode, by which ``EpisodeStarts`` knows how it began.
+        options: The options of the reset that began it.
+        actions: The actions since then: for each leaf an array (steps, *shape).
+        ended: Whether the last action ended the episode.
+        observation: What the lost environment had shown last: for each leaf an array.
+        digest: The digest of everything it had shown since that reset, see ``_core.Digests``.
     """
 
     episode: int
@@ -171,32 +171,30 @@ class Replay:
         go_on: Callable[[], None],
         deadline: float,
     ) -> None:
-        """Has an environment go through it, or raises a DivergedError if it does not show what the lost one had shown.
+        """Repeats the episode with a new environment; a DivergedError says that it did not do what the lost one did.
 
         Args:
-            member: The environment, brought to where its episode began.
-            seed: That of the reset which began it.
-            layout: Of its actions.
-            stage: Where it shows what it does.
-            go_on: Called before each step.
-            deadline: By ``time.monotonic()``.
+            member: The environment, brought to where the episode began.
+            seed: The seed of the reset that began the episode.
+            layout: The layout of actions.
+            stage: Takes what the environment shows.
+            go_on: Is called before the reset and before each step.
+            deadline: When to give up, by ``time.monotonic()``.
         """
         if not self.digest:
             raise DivergedError("it has shown an info that cannot be compared")
         generators = global_states()
         go_on()
         stage.begin(*member.reset(seed=seed, options=self.options))
-        ended, steps = False, len(self.actions[0])
+        steps = len(self.actions[0])
+        ended = False
         for action in layout.rows(layout.columns(self.actions, steps), steps):
             if ended:
                 raise DivergedError("its episode ended earlier")
             if time.monotonic() > deadline:
                 raise DivergedError(f"that takes longer than {LONGEST:g} s")
             go_on()
-            observation, reward, *flags, info = member.step(action)
-            terminated, truncated = as_bool(flags[0], "terminated"), as_bool(flags[1], "truncated")
-            stage.show(observation, reward, terminated, truncated, info)
-            ended = terminated or truncated
+            ended = _step(member, action, stage)
         if steps and ended != self.ended:
             raise DivergedError("its episode did not end" if self.ended else "its episode ended")
         self._compare(stage)
@@ -210,13 +208,21 @@ class Replay:
             raise DivergedError("it showed another observation, reward, flag or info on the way")
 
 
+def _step(member: FusedEnv, action: Any, stage: Stage) -> bool:
+    """Steps an environment, shows what it returns, and returns whether its episode has ended."""
+    observation, reward, *flags, info = member.step(action)
+    terminated, truncated = as_bool(flags[0], "terminated"), as_bool(flags[1], "truncated")
+    stage.show(observation, reward, terminated, truncated, info)
+    return terminated or truncated
+
+
 Rows: TypeAlias = npt.NDArray[np.intp]
 
 _ROOM = 32 * 2**20
-"""Bytes for the actions of all environments. Only what is written takes memory."""
+"""Bytes for the actions of all environments. Memory is only taken for what is written."""
 
 _LONGEST = 20_000
-"""Steps, beyond which a replay would keep everybody waiting for too long."""
+"""Steps beyond which a replay would keep the fleet waiting for too long."""
 
 _ALL = slice(None)
 
@@ -241,11 +247,11 @@ class Replays:
         self._options_to_come: dict[int, Options] = {}
 
     def expect_resets(self, options: Mapping[int, Options]) -> None:
-        """These environments were asked to reset."""
+        """Notes the options of resets that some environments are asked for."""
         self._options_to_come.update(options)
 
     def note(self, rows: Rows | slice = _ALL) -> None:
-        """These environments have done what they were asked for; the block shows what came of it."""
+        """Notes what some environments have done; to be called while the block shows what came of it."""
         block, lengths = self._block, self._lengths
         for log, actions in zip(self._actions, block.action_arrays, strict=True):
             log[self._everyone[rows], lengths[rows]] = actions[rows]
@@ -268,11 +274,11 @@ class Replays:
             self._options[row] = self._options_to_come.pop(row, None)
 
     def forget(self, rows: Any) -> None:
-        """These cannot be rebuilt, until they begin another episode."""
+        """Forgets the replays of some environments, which cannot be rebuilt until they begin another episode."""
         self._lengths[rows] = self._room
 
     def of(self, row: int) -> Replay | None:
-        """What brings an environment back to where it is, or was before it was set to work; None if that is unknown."""
+        """Returns what brings an environment back to where it was before its present step; None if that is unknown."""
         length = int(self._lengths[row])
         if length >= self._room or self._block.touched[row]:
             return None

@@ -239,7 +239,11 @@ class Shard:
         if self._task.policy.check_nan:
             check_no_nan(np.asarray(number), "reward")
         self._write_observation(row, observation)
-        self._rows.rewards[row] = number
+        self._publish_rest(row, number, info)
+
+    def _publish_rest(self, row: int, reward: Any, info: Any) -> None:
+        """Publishes everything but the observation."""
+        self._rows.rewards[row] = reward
         if not isinstance(info, dict):
             refuse_info(info)
         if info:
@@ -383,12 +387,18 @@ class Shard:
             self._due[row] = _RESET
 
     def _tell_of_restart(self, row: int) -> None:
-        """Publishes, instead of a step, that the episode was cut off; the fleet knows the last observation better."""
-        self._due[row] = _NOTHING
-        last = self._observations.row(self._observation_columns, row)
-        observation, info = self._end_episode(row, last, {})
+        """Publishes, instead of a step, that the episode was cut off.
+
+        The last observation is left to the fleet, which has kept it: a lost process may have left anything in the row.
+        """
+        self._due[row] = _RESET if self._autoreset_mode is AutoresetMode.NEXT_STEP else _NOTHING
+        info = self._restart_info(row)
+        if self._autoreset_mode is AutoresetMode.SAME_STEP:
+            observation, reset_info = self._reset_member(row)
+            self._write_observation(row, observation)
+            info = {"final_obs": None, "final_info": {}, **reset_info, **info}
         self._rows.terminated[row], self._rows.truncated[row], self._rows.restarted[row] = False, True, True
-        self._publish(row, observation, 0.0, {**info, **self._restart_info(row)})
+        self._publish_rest(row, 0.0, info)
 
     def _restart_info(self, row: int) -> Info:
         return {"restarted": True, "restart_cause": self._causes[row]}

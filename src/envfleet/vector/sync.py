@@ -68,7 +68,7 @@ class SyncVectorEnv(FleetVectorEnv):
             pages = num_pages(copy=copy, restarts=policy.restart, autoreset_mode=spaces.autoreset_mode)
             layout = FleetLayout(spaces, num_parameters=len(randomize), num_pages=pages, refuse_nan=check_nan)
             task, exclusive = ShardTask(given.env_fns, 0, policy), exclusive_for(type(self).__name__)
-            engine = SyncEngine(task, envs, layout, spaces.autoreset_mode, exclusive)
+            engine = SyncEngine(task, envs, layout, exclusive)
         except BaseException:
             close_envs(envs)
             raise
@@ -91,15 +91,14 @@ class SyncEngine:
         task: ShardTask,
         envs: Sequence[AnyEnv],
         layout: FleetLayout,
-        autoreset_mode: AutoresetMode,
         exclusive: _core.Exclusive,
     ) -> None:
         memory = aligned_zeros(layout.size)
         rows = layout.rows(memory, 0, len(envs))
         self.exclusive = exclusive
-        self.shard = Shard(task, envs, rows, layout.observations, layout.actions, autoreset_mode)
+        self.shard = Shard(task, envs, rows, layout.observations, layout.actions, layout.autoreset_mode)
         self.block = FleetBlock(layout, memory, [(0, len(envs))], keeps_last=task.policy.restart)
-        self.quick = self.block.quick_calls(exclusive, autoreset_mode, partial(_step_all, self.shard, self.block))
+        self.quick = self.block.quick_calls(exclusive, partial(_step_all, self.shard, self.block))
         self._order: Order = StepOrder()
         self._queue: deque[tuple[int, Callable[[], Report | None]]] = deque()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from multiprocessing.process import BaseProcess
@@ -15,18 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.errors import FleetError, WorkerError
+from envfleet.errors import FleetError
 from envfleet.redraw import redrawn
 from envfleet.vector.block import Activity, FleetBlock, FleetLayout
 from envfleet.vector.engine import (
-    CallOrder,
     NoQuickCalls,
     Order,
     QuickCalls,
     Report,
     ResetOrder,
     Rows,
-    SetAttrOrder,
     StepOrder,
     is_turn,
     load_report,
@@ -35,7 +33,6 @@ from envfleet.vector.failures import (
     Failure,
     LostWorker,
     as_error,
-    lost_error,
     unless_failed,
     warn_of_close,
 )
@@ -55,8 +52,8 @@ from envfleet.vector.process.worker import (
     worker_patience,
 )
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.recovery import Legacy, Replacements, ShardTask
-from envfleet.vector.replay import Replay, Replays
+from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.replay import Replays
 from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
 from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import EnvFace, FleetSpaces
@@ -91,10 +88,6 @@ class ProcessEngine:
         # Nobody else could take its place, so there is nothing to compare with.
         self._local_task = replace(tasks[0], notes_digests=False) if caller_works else None
         tasks = tasks[caller_works:]
-        self._legacy = Legacy(tasks)
-        self._bounds = self._legacy.bounds
-        self._policy = self._all_tasks[0].policy
-        self._replacements = Replacements(self._policy, len(tasks))
         self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
         self._order: Order = StepOrder()
@@ -106,6 +99,8 @@ class ProcessEngine:
         self._local_order: Order | None = None
         self._local_reports: list[Report | None] = []
         self._workers = Workers(context, tasks, daemon)
+        self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
+        self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
         self._silence: Sequence[Report | None] = [None] * len(tasks)
         self._arrivals = Startup(self._workers, self._policy.start_timeout, exclusive.check)
 
@@ -131,7 +126,7 @@ class ProcessEngine:
             answers = self._arrivals.answers(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
-            raise self._error(lost, note) from None
+            raise self._recovery.error(lost, note) from None
         theirs = [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
         return [EnvFace.of(env) for env in self._local_envs] + theirs
 
@@ -154,13 +149,13 @@ class ProcessEngine:
         self._watch = Watch(
             self._workers, self._mailroom, arrays["progress"], self._bounds, self._policy, self.exclusive.check
         )
-        self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._bounds, self._legacy.replays)
+        self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._recovery)
         self._hand_out(spaces, num_pages)
         if self._local_task is not None:
             rows = layout.rows(memory, 0, len(self._local_envs))
             local = self._local_task, self._local_envs, rows, layout.observations, layout.actions
             self._local_shard = Shard(*local, spaces.autoreset_mode)
-        self.quick = self.block.quick_calls(self.exclusive, spaces.autoreset_mode, self._step_all)
+        self.quick = self.block.quick_calls(self.exclusive, self._step_all)
 
     def _make_block(self, layout: FleetLayout, memory: npt.NDArray[np.uint8]) -> None:
         bounds = [(task.first_index, task.first_index + len(task.env_fns)) for task in self._all_tasks]
@@ -168,7 +163,7 @@ class ProcessEngine:
         if self.block.pages is not None:
             keep_apart(self.block.pages)
         if self.block.last is not None and layout.is_repeatable:
-            self._legacy.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
+            self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
 
     def _hand_out(self, spaces: FleetSpaces, num_pages: int) -> None:
         assert self._mailroom is not None
@@ -179,7 +174,7 @@ class ProcessEngine:
             try:
                 self._settle(worker)
             except LostWorker as lost:
-                raise self._error(lost) from None
+                raise self._recovery.error(lost) from None
 
     def _settle(self, worker: int) -> None:
         with signals_blocked():
@@ -198,7 +193,7 @@ class ProcessEngine:
         self._check_ours()
         if self._bounds:
             self._begin_workers(order)
-        self._local_order = order
+        self._order = self._local_order = order
 
     def _begin_workers(self, order: Order) -> None:
         assert self._mailroom is not None
@@ -212,7 +207,7 @@ class ProcessEngine:
         with signals_blocked():  # a worker that was told of an order must get it
             self._order = order
             if isinstance(order, ResetOrder):
-                self._legacy.note_resets(order)
+                self._recovery.note_resets(order)
             # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, len(self._silence), ORDER)
             for worker, payload in enumerate(payloads):
@@ -225,7 +220,7 @@ class ProcessEngine:
         self._do_own_share()
         reports = [*self._local_reports, *self._finish_workers(timeout)]
         self.block.absorb(reports)
-        if self.block.last is not None and self._legacy.replays is None and is_turn(self._order):
+        if self.block.last is not None and self._recovery.replays is None and is_turn(self._order):
             self.block.last.keep()
         return reports
 
@@ -290,10 +285,10 @@ class ProcessEngine:
         if turns == self._collected_turns:
             return
         try:
-            self._legacy.note_turn(self._order)
+            self._recovery.note_turn(self._order)
             self._collected_turns = turns
         except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
-            self._legacy.forget_all()
+            self._recovery.forget_all()
             raise
 
     def _read_answers(self, deadline: Deadline) -> list[bytes | None]:
@@ -331,7 +326,7 @@ class ProcessEngine:
         send = self._tickets.resets(order)
 
         def note_and_send() -> None:
-            self._legacy.note_resets(order)
+            self._recovery.note_resets(order)
             self._send_parcels(send)
 
         return note_and_send
@@ -363,7 +358,7 @@ class ProcessEngine:
             except LostWorker as lost:
                 self._replace(lost)
         self.block.absorb_rows(*results)
-        if self.block.last is not None and self._legacy.replays is None:
+        if self.block.last is not None and self._recovery.replays is None:
             self.block.last.keep(results[0])
         return results
 
@@ -389,47 +384,39 @@ class ProcessEngine:
         self._tickets.forget()
         for worker in range(len(self._workers)):
             if not self._workers.is_alive(worker):
-                self._start_again(self._workers.lost(worker), {})
-                self._legacy.forget(worker)
+                self._recovery.note_lost(self._workers.lost(worker))
                 self._excuses[worker] = Report()
+        self._recovery.revive(self._start_once)
         self.discard()
         self._excuses.clear()
 
     def _replace(self, lost: LostWorker) -> None:
-        """Starts a worker in place of a lost one, if restarts are wanted, and gives it the tickets that were lost."""
+        """Starts a worker in place of a lost one, if it may be replaced, and gives it the tickets that were lost."""
         worker = lost.worker
-        self._replacements.allow(lost, self._error)
-        self._workers.end_one(worker)
+        self._recovery.permit(lost)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
-        self._forget_culprits(worker, at_work)
-        self._start_again(lost, self._legacy.replays_for(worker))
+        self._forget_culprit(worker, at_work)
+        self._recovery.replace(lost, self._start_once)
         self._tickets.send_again(tickets)
 
-    def _forget_culprits(self, worker: int, at_work: Container[int]) -> None:
-        """What a worker was at when it was lost may have been why: that is not done again in the next one.
+    def _forget_culprit(self, worker: int, at_work: Container[int]) -> None:
+        """Forgets the replay of the environment that a lost worker was at: it may have been the reason.
 
-        Only one that had something to do: between two environments the block already names the next.
+        Only that of one which had something to do: between two environments the block already names the next.
         """
         is_rebuilding = self._watch.activity_of(worker) == Activity.REBUILDING
         if self._watch.is_at_work(worker) and (is_rebuilding or self._watch.env_of(worker) in at_work):
-            self._legacy.forget_environment(self._watch.env_of(worker))
+            self._recovery.forget_environment(self._watch.env_of(worker))
 
-    def _start_again(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
-        self._replacements.start(lost, partial(self._start_once, replays=replays), self._error)
-
-    def _start_once(self, lost: LostWorker, replays: Mapping[int, Replay]) -> None:
+    def _start_once(self, worker: int, task: ShardTask) -> None:
+        """Starts a worker in place of one that has ended, and returns when it can work."""
         assert self._mailroom is not None
-        worker = lost.worker
-        try:
-            self._workers.replace(worker, self._legacy.task(worker, f"worker {worker} {lost.cause}", replays))
-            self._mailroom.clear(worker)
-            unless_failed(self._arrivals.answers([worker])[0], worker)
-            self._settle(worker)
-        except BaseException:
-            self._workers.end_one(worker)  # one that was not told where to work is no worker
-            raise
+        self._workers.replace(worker, task)
+        self._mailroom.clear(worker)
+        unless_failed(self._arrivals.answers([worker])[0], worker)
+        self._settle(worker)
 
     def _go_on_with_turn(self, lost: LostWorker) -> None:
         """Gives the worker that took another's place its part of the turn."""
@@ -437,10 +424,9 @@ class ProcessEngine:
         worker, order = lost.worker, self._order
         if self._inbox[0] == self._mailroom.turns() and len(self._inbox[1]) > worker:
             return  # it had answered before it died
-        if isinstance(order, (CallOrder, SetAttrOrder)):
-            # Not asked again: nobody knows how much of it was done.
-            asked = order.mask[slice(*self._bounds[worker])].any()
-            self._excuses[worker] = Report(failures=[self._excuse(lost)] if asked else [])
+        excuse = self._recovery.excuse(lost, order)
+        if excuse is not None:
+            self._excuses[worker] = excuse
         elif isinstance(order, StepOrder) and not order.loose_actions:
             self._mailroom.post_again(worker, STEP)
         else:
@@ -448,27 +434,11 @@ class ProcessEngine:
                 self._mailroom.post_again(worker, ORDER)
                 self._workers.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
 
-    def _excuse(self, lost: LostWorker) -> Failure:
-        env = self._watch.env_of(lost.worker)
-        note = "It was started again, but not asked again: nobody knows how much of the call was done."
-        return Failure(env, "call", "", self._error(lost, note), "")
-
-    def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
-        advice = note or (
-            'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or '
-            "hangs, find out why with SyncVectorEnv."
-        )
-        where = f"pid {self._workers.processes[lost.worker].pid}"
-        return lost_error(lost, self._bounds[lost.worker], where, advice)
-
     # -- who is who -----------------------------------------------------------------------------------
 
     def worker_of(self, env_index: int) -> int | None:
-        """The worker an environment runs in, None when it is in none of them."""
-        for worker, (first, last) in enumerate(self._bounds):
-            if first <= env_index < last:
-                return worker
-        return None
+        """Returns the worker that an environment runs in; None for one that runs in the caller's process."""
+        return self._recovery.worker_of(env_index)
 
     def _check_ours(self) -> None:
         if not self._workers.is_ours:

@@ -1,8 +1,9 @@
-"""Processes without threads that fork workers, however many threads the caller has.
+"""Fork servers: processes without threads that fork workers, however many threads the caller has.
 
-A worker that it starts is the caller's own child: it is forked twice, the one in between ends, and the kernel gives
-whoever has lost its parent to the nearest ancestor that asks for orphans, which the caller does for that moment. So
-the caller learns exit codes as of any other child, and workers know when their parent ends.
+A worker that a fork server starts becomes the caller's own child. The fork server forks a process, which forks the
+worker and ends. The kernel gives a process that has lost its parent to the nearest ancestor that asks for orphans, and
+the caller asks for them at that moment. So the caller learns exit codes as it does of any child, and workers know when
+the caller ends.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from envfleet.vector.runtime import forks_unreported, has_threads, main_module_h
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 
 _LOOK_INTERVAL = 1.0
-"""Seconds after which it looks whether the caller lives, where the kernel does not tell."""
+"""Seconds after which a fork server checks that the caller lives, where the kernel does not tell."""
 
 Run: TypeAlias = Callable[[bytes, Connection], None]
-"""What a worker does with what it was sent, and with its connection to the caller."""
+"""What a worker does, given what it was sent and its connection to the caller."""
 
 
 @final
@@ -53,8 +54,8 @@ class ForkServer:
     """The caller's side of a fork server.
 
     Args:
-        channel: The connection to it.
-        end: Ends it.
+        channel: The connection to the fork server.
+        end: Ends the fork server.
     """
 
     def __init__(self, channel: Connection, end: Callable[[], None]) -> None:
@@ -62,7 +63,7 @@ class ForkServer:
 
     @classmethod
     def forked(cls, run: Run) -> ForkServer:
-        """One that is a copy of this process, which should have no threads; what it inherits its workers inherit."""
+        """Forks a fork server from this process, which should have no threads; workers inherit all that it inherits."""
         caller_pid = os.getpid()
         ours, theirs = Pipe()
         try:
@@ -87,7 +88,7 @@ class ForkServer:
         return cls(ours, end)
 
     def start(self, name: str, daemon: bool, payload: bytes, connection: Connection) -> BaseProcess:
-        """Has a worker forked that runs ``run(payload, connection)``; a ForkServerError says that this cannot be."""
+        """Has a worker forked that runs ``run(payload, connection)``; raises ForkServerError if that is impossible."""
         process = Adopted(name, daemon, lambda end: self._start(name, daemon, payload, connection, end))
         process.start()
         return process
@@ -112,7 +113,7 @@ class ForkServer:
         return int(pid)
 
     def end(self) -> None:
-        """Ends it, not its workers."""
+        """Ends the fork server, but not its workers."""
         self._channel.close()
         self._end()
 
@@ -122,10 +123,9 @@ class Adopted(BaseProcess):
     """A worker that a fork server started, as multiprocessing shows its processes.
 
     Args:
-        name: Its name.
-        daemon: Whether it may have no children, and is ended with us.
-        start: Given the descriptor that is to be open for as long as the worker lives, has it started and returns its
-            pid.
+        name: The name of the process.
+        daemon: Whether it may have no children, and is ended when the caller ends.
+        start: Has the worker started and returns its pid, given a descriptor that stays open while the worker lives.
     """
 
     _start_method = "fork"
@@ -141,6 +141,8 @@ class Adopted(BaseProcess):
 
 @final
 class _Popen(popen_fork.Popen):
+    """Starts an ``Adopted`` process, and knows when it ends."""
+
     def _launch(self, process: Any) -> None:
         sentinel, end = os.pipe()
         try:
@@ -157,7 +159,7 @@ class _Popen(popen_fork.Popen):
 
 @contextmanager
 def _orphans_adopted() -> Iterator[None]:
-    """For so long, descendants whose parents end become children of this process."""
+    """Makes this process the parent of descendants whose parents end meanwhile."""
     before = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
     if not _prctl(_PR_SET_CHILD_SUBREAPER, 1):
@@ -176,7 +178,7 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def serve(channel: Connection, run: Run, caller_pid: int) -> None:
-    """Forks workers as it is asked to, until the caller ends it, or is gone."""
+    """Runs a fork server: forks workers as the caller asks for them, until the caller is gone."""
     gc.freeze()  # what was inherited is not ours to finalize
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -202,7 +204,7 @@ def serve(channel: Connection, run: Run, caller_pid: int) -> None:
 
 
 def _open_process(pid: int) -> int | None:
-    """What can be waited for until a process ends; None where the kernel has no such thing, or forbids it."""
+    """Returns a descriptor that tells when a process ends; None where the kernel has none, or forbids it."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
@@ -212,7 +214,7 @@ def _open_process(pid: int) -> int | None:
 
 
 def _has_request(channel: Connection, caller: int | None, caller_pid: int) -> bool:
-    """Waits; False when the caller is gone."""
+    """Waits for a request, and returns whether there is one; False when the caller is gone."""
     if caller is not None:
         return channel in wait([channel, caller])
     while not channel.poll(_LOOK_INTERVAL):
@@ -222,7 +224,7 @@ def _has_request(channel: Connection, caller: int | None, caller_pid: int) -> bo
 
 
 def _fork_twice(work: Callable[[], int]) -> tuple[int, tuple[int, str] | None]:
-    """The pid of a process that does the work and has lost its parent; or 0, and why there is none."""
+    """Starts a process that does the work and has no parent here; returns its pid, or 0 and the reason for that."""
     told, telling = os.pipe()
     try:
         between = os.fork()
@@ -247,6 +249,7 @@ def _fork_twice(work: Callable[[], int]) -> tuple[int, tuple[int, str] | None]:
 
 
 def _fork_once(work: Callable[[], int], telling: int) -> None:
+    """Forks the process that does the work, once this one has ended, and writes its pid to ``telling``."""
     between = os.getpid()
     try:
         pid = os.fork()
@@ -267,18 +270,21 @@ def _fork_once(work: Callable[[], int], telling: int) -> None:
 
 
 def _run_worker(name: str, daemon: bool, target: Callable[[], None], caller: int | None, caller_pid: int) -> int:
-    """Runs the target as multiprocessing runs that of a process which the caller has forked."""
+    """Runs the target as multiprocessing does in a process that the caller has forked."""
     process: Any = multiprocessing.get_context("fork").Process(target=target, name=name, daemon=daemon)
     process._parent_pid = caller_pid
     return int(process._bootstrap(parent_sentinel=caller))
 
 
 _READY_WITHIN = 120.0
-"""Seconds within which it must have imported what environments need."""
+"""Seconds within which a fork server must have imported what environments need."""
 
 
 def fresh_fork_server(env_fns: Sequence[Sequence[EnvFn]]) -> ForkServer:
-    """One that runs ``run_pickled`` in its workers; raises if it cannot have what these functions need."""
+    """Starts a fork server that has inherited nothing; raises if it cannot import what these functions need.
+
+    Its workers run ``run_pickled``.
+    """
     registered = dumps_by_value((present_folder(), _registered_here()))
     needed = dumps_by_value(env_fns)
     server, has_threads = _start(registered, needed)
@@ -289,6 +295,7 @@ def fresh_fork_server(env_fns: Sequence[Sequence[EnvFn]]) -> ForkServer:
 
 
 def _start(registered: bytes, needed: bytes) -> tuple[ForkServer, bool]:
+    """Starts a fork server in a new interpreter; returns also whether it has threads once it is ready."""
     ours, theirs = Pipe()
     process: BaseProcess = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(theirs, os.getpid()), name="envfleet-fork-server", daemon=True
@@ -318,7 +325,7 @@ def _start(registered: bytes, needed: bytes) -> tuple[ForkServer, bool]:
 
 
 def _prepare(channel: Connection, registered: bytes, needed: bytes) -> bool:
-    """Has it import what environments need; returns whether it has threads then."""
+    """Has a fork server import what environments need; returns whether it has threads then."""
     try:
         channel.send_bytes(registered)
         channel.send_bytes(needed)
@@ -333,7 +340,7 @@ def _prepare(channel: Connection, registered: bytes, needed: bytes) -> bool:
 
 
 def _registered_here() -> dict[str, Any]:
-    """Environments that a program has registered; those of Gymnasium are registered everywhere."""
+    """Returns the environments that this program has registered; Gymnasium's own are registered everywhere."""
     return {
         name: spec
         for name, spec in gymnasium.registry.items()
@@ -350,7 +357,7 @@ def _is_portable(spec: Any) -> bool:
 
 
 def run_pickled(payload: bytes, connection: Connection) -> None:
-    """The whole life of a worker that was sent its task."""
+    """Runs the whole life of a worker that was sent its task."""
     task = load_task(payload)
     if isinstance(task, Failure):
         connection.send_bytes(dump_failure(task))
@@ -359,6 +366,7 @@ def run_pickled(payload: bytes, connection: Connection) -> None:
 
 
 def _serve(channel: Connection, caller_pid: int) -> None:
+    """Runs a fork server in a new interpreter, which first imports what environments need."""
     error = None
     try:
         folder, registered = pickle.loads(channel.recv_bytes())

@@ -1,4 +1,4 @@
-"""Starting worker processes, by any start method, from any script."""
+"""Starts worker processes, by any start method, from any script."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from envfleet.vector.runtime import (
 
 @final
 class _Pickled:
-    """A task that survives the way into a process that did not inherit our memory."""
+    """What a process does that has not inherited the caller's memory: its task travels as a pickle."""
 
     def __init__(self, task: WorkerTask) -> None:
         self._bytes = dump_task(task)
@@ -48,7 +48,7 @@ class _Pickled:
 
 @final
 class _Inherited:
-    """A task for a forked process: nothing needs to be picklable."""
+    """What a forked process does: it has inherited its task, so nothing needs to be picklable."""
 
     def __init__(self, task: WorkerTask) -> None:
         self._task = task
@@ -59,7 +59,7 @@ class _Inherited:
 
 @final
 class _Heir:
-    """What a worker does whose fork server has inherited the functions that make environments, those of each worker."""
+    """What a worker does that comes from a forked fork server: it has inherited the functions of all workers."""
 
     def __init__(self, tasks: Sequence[ShardTask]) -> None:
         self._env_fns = [task.env_fns for task in tasks]
@@ -71,11 +71,12 @@ class _Heir:
 
 @final
 class Launcher:
-    """Starts worker processes of one fleet.
+    """Starts the worker processes of one fleet.
 
-    Those that are forked come from a process without threads: the first ones from the caller, if it has none, and all
-    that take their places from a fork server, which was forked at the same time. A caller that has threads leaves all
-    to a fork server that has inherited nothing, unless it insists on being forked, or its tasks cannot be sent there.
+    Forked workers come from a process without threads. If the caller has no threads, the first workers are forked from
+    it, and those that take their places from a fork server, which was forked together with them. If the caller has
+    threads, all workers come from a fork server that has inherited nothing, unless the user insists on "fork" or the
+    tasks cannot be sent there.
     """
 
     def __init__(self, context: str | None, daemon: bool, tasks: Sequence[ShardTask]) -> None:
@@ -106,7 +107,7 @@ class Launcher:
             raise OSError(error.errno, f"{error.strerror}: {_cannot_start(0, error)}") from error
 
     def start(self, worker: int, task: ShardTask) -> tuple[BaseProcess, Connection]:
-        """Starts one; the connection is to be closed by whoever gets it."""
+        """Starts a worker; returns its process and the connection to it, which the caller closes."""
         try:
             return self._start(worker, task)
         except OSError as error:
@@ -140,7 +141,7 @@ class Launcher:
         return _start(self._context, task, connection, self._daemon)
 
     def end(self) -> None:
-        """No more will be started."""
+        """Ends the fork servers: no more workers will be started."""
         servers, self._fresh, self._copy = (self._fresh, self._copy), None, None
         for server in servers:
             if server is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,48 +17,41 @@ from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import REPORT_FOLLOWS, RESET_ROW, STEP_ROW, STEP_ROW_WITH_PARCEL
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.replay import Replays
+from envfleet.vector.recovery import Recovery
 from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
 _NO_RESULT = 255
-"""A status that no result has."""
+"""Marks a place in which there is no result: no result has this status."""
 
 
 @final
 class Tickets:
-    """The caller's side of the rings in the mailroom. ``bounds`` are the environments of each worker."""
+    """The caller's side of tickets: sends them through the mailroom and keeps results until somebody takes them."""
 
-    def __init__(
-        self,
-        workers: Workers,
-        mailroom: _core.Mailroom,
-        watch: Watch,
-        bounds: Sequence[tuple[int, int]],
-        replays: Replays | None,
-    ) -> None:
-        self._workers, self._mailroom, self._watch, self._bounds = workers, mailroom, watch, bounds
-        self._replays = replays
+    def __init__(self, workers: Workers, mailroom: _core.Mailroom, watch: Watch, recovery: Recovery) -> None:
+        self._workers, self._mailroom, self._watch, self._recovery = workers, mailroom, watch, recovery
+        self._bounds, self._replays = recovery.bounds, recovery.replays
         self._reset_parcels: dict[int, bytes] = {}
         self._backlog: deque[tuple[int, bytes | None]] = deque()
-        num_envs = bounds[-1][1] if bounds else 0
+        num_envs = self._bounds[-1][1] if self._bounds else 0
         self._collected, self._statuses = np.empty(num_envs, np.intp), np.full(num_envs, _NO_RESULT, np.uint8)
         self._is_taking_over = False
         self._not_noted: set[int] = set()
         self._unheard: dict[int, LostWorker] = {}
 
-    # Both pack first: what cannot be packed must change nothing, and only what they return sends.
+    # Both pickle first and return a function that sends: what cannot be pickled must change nothing.
 
     def steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
-        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        """Returns a function that has environments stepped; ``loose_actions`` are those of a StepOrder."""
         if not loose_actions:
             return partial(self._mailroom.send, rows, STEP_ROW)
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
         return partial(self._send_parcels, rows, STEP_ROW_WITH_PARCEL, parcels)
 
     def resets(self, order: ResetOrder) -> Callable[[], None]:
-        """What has all environments reset, each as soon as its worker comes to it."""
+        """Returns a function that has all environments reset, each as soon as its worker comes to it."""
         rows = np.arange(self._bounds[0][0], self._bounds[-1][1])
         parcels = [dumps_by_value((order.seeds[row], order.options[row])) for row in rows.tolist()]
 
@@ -77,9 +69,9 @@ class Tickets:
                 self._workers.tell(self._worker_of(int(rows[i])), parcel)
 
     def take(self, count: int, deadline: Deadline = NEVER) -> tuple[Rows, list[Report | None]] | None:
-        """The oldest ``count`` results, with one report (or None) each; None if there are fewer.
+        """Returns the oldest ``count`` results, with one report (or None) each; None if there are fewer.
 
-        Raises LostWorker if one said that more would follow, and was lost before it came.
+        Raises LostWorker if a worker was lost before the report came that it had announced.
         """
         rows = self._take_plain(count)
         if rows is not None:
@@ -97,7 +89,7 @@ class Tickets:
         ]
 
     def _take_plain(self, count: int) -> Rows | None:
-        """The same where nobody has anything to say beside the block, which is so most of the time."""
+        """Returns the rows of the oldest results if no reports come with them, which is so most of the time."""
         # Nothing to tell anyone, and nothing that came before.
         is_plain = self._replays is None and not (self._reset_parcels or self._backlog or self._unheard)
         if not is_plain or self._is_taking_over or self._mailroom.num_ready() < count:
@@ -113,7 +105,7 @@ class Tickets:
         return taken
 
     def wait_for(self, count: int, deadline: Deadline = NEVER) -> None:
-        """Waits until ``take(count)`` would give something, or a worker is lost; a TimeoutError loses nothing."""
+        """Waits until ``take(count)`` has something to return or to raise; a TimeoutError loses nothing."""
         busy = partial(self.still_out, deadline)
         self._watch.deliver(busy, deadline)
         self._watch.look_now_and_then(busy)
@@ -124,16 +116,15 @@ class Tickets:
         return missing <= 0 or bool(self._unheard) or self._mailroom.wait_ready(missing, timeout, pause, yield_)
 
     def still_out(self, deadline: Deadline = NEVER) -> list[int]:
-        """The workers that have something to do, once they were heard.
+        """Collects all results that are there and returns the workers that still have something to do.
 
-        One that has done everything has nothing to do, also before it was collected. And one whose long report nobody
-        reads does not come to its next environment, for which somebody may be waiting.
+        Collecting comes first, since a worker whose long report nobody reads does not come to its next environment.
         """
         self.collect(deadline)
         return self.workers_out()
 
     def collect(self, deadline: Deadline = NEVER) -> None:
-        """Takes over all results that are there; a TimeoutError loses nothing."""
+        """Takes all results that are there out of the mailroom; a TimeoutError loses nothing."""
         if self._is_taking_over:  # an interruption left something
             self._take_over(deadline)
         self._is_taking_over = True
@@ -149,7 +140,7 @@ class Tickets:
         self._is_taking_over = False
 
     def _take_over_one(self, place: int, deadline: Deadline) -> None:
-        """Marks a result as taken over together with its message: an interruption must not part them."""
+        """Takes one result and its report together: an interruption must not part them."""
         row = int(self._collected[place])
         if self._statuses[place] != REPORT_FOLLOWS:
             self._backlog.append((row, None))
@@ -183,7 +174,7 @@ class Tickets:
             raise
 
     def lost_by(self, worker: int) -> list[tuple[int, int]]:
-        """The tickets ``(row, kind)`` that a dead worker leaves undone; all its results must be collected before."""
+        """Returns the tickets ``(row, kind)`` that a dead worker left undone; its results must be collected before."""
         rows = range(*self._bounds[worker])
         lost = [row for row in rows if row in self._unheard or self._mailroom.kind_out(row) is not None]
         for row in lost:
@@ -192,7 +183,7 @@ class Tickets:
         return [(row, RESET_ROW if row in self._reset_parcels else STEP_ROW) for row in lost]
 
     def send_again(self, lost: Sequence[tuple[int, int]]) -> None:
-        """Gives what ``lost_by`` found to the worker that took the dead one's place."""
+        """Sends the tickets that ``lost_by`` found to the worker that took the dead one's place."""
         steps = [row for row, kind in lost if kind == STEP_ROW]
         resets = [row for row, kind in lost if kind == RESET_ROW]
         if steps:
@@ -202,7 +193,7 @@ class Tickets:
             self._send_parcels(np.array(resets, np.intp), RESET_ROW, parcels)
 
     def workers_out(self) -> list[int]:
-        """The workers that have something to do."""
+        """Returns the workers that have something to do."""
         rows_of = [range(*bounds) for bounds in self._bounds]
         is_out = self._mailroom.kind_out
         return [worker for worker, rows in enumerate(rows_of) if any(is_out(row) is not None for row in rows)]
@@ -213,8 +204,10 @@ class Tickets:
         self._unheard.clear()
 
     def forget_resets(self) -> None:
-        """To be called when nothing is out: no reset will have to be sent again."""
+        """Forgets what resets were sent with; to be called when no environment is at work."""
         self._reset_parcels.clear()
 
     def _worker_of(self, row: int) -> int:
-        return bisect_right(self._bounds, row, key=lambda bound: bound[0]) - 1
+        worker = self._recovery.worker_of(row)
+        assert worker is not None
+        return worker

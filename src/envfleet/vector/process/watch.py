@@ -1,4 +1,4 @@
-"""Waiting for workers: while they start, while they work, and what is said of those that die or hang."""
+"""Waits for workers that start (``Startup``) or work (``Watch``), and finds those that die or hang."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import NoReturn, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from envfleet.vector.runtime import NEVER, AwakeClock, Deadline, usable_cores
 from envfleet.vector.spaces import EnvFace
 
 WATCH_INTERVAL = 0.05
-"""Seconds after which a waiting caller looks whether its workers are alive."""
+"""Seconds after which a waiting caller checks that its workers are alive."""
 
 
 _Sign: TypeAlias = tuple[int, tuple[int, int], int]
@@ -36,11 +36,13 @@ _GARBAGE = (
 
 @final
 class Watch:
-    """Looks at workers that have something to do.
+    """Waits for workers that have something to do, and finds those that are dead or stuck.
 
     Args:
-        progress: uint64 (num_envs, ...); each worker counts in the first cell of its first row, see ``_core.Progress``,
-            and says in the second what it is doing, see ``Activity``.
+        workers: The workers.
+        mailroom: Where they get their work.
+        progress: uint64 (num_envs, ...). Each worker counts in the first cell of its first row, see ``_core.Progress``,
+            and says in the second cell what it is doing, see ``Activity``.
         bounds: The environments ``(first, last + 1)`` of each worker.
         policy: How long they may take.
         check_wanted: Raises if whoever waits is not to wait any longer.
@@ -71,7 +73,7 @@ class Watch:
         busy: Callable[[], list[int]],
         deadline: Deadline = NEVER,
     ) -> None:
-        """Waits until ``condition(seconds, pause, yield)`` holds, looking at the ``busy()`` workers again and again.
+        """Waits until ``condition(seconds, pause, yield)`` holds, and looks at the ``busy()`` workers now and then.
 
         Raises LostWorker as ``look`` does, and TimeoutError after ``deadline``.
         """
@@ -83,16 +85,16 @@ class Watch:
         self._patience.learn(time.monotonic() - start)
 
     def deliver(self, busy: Callable[[], list[int]], deadline: Deadline = NEVER) -> None:
-        """Waits until everything that workers were told is on its way, as ``wait`` does."""
+        """Waits until everything that workers were told is on its way; raises as ``wait`` does."""
         while not self._workers.all_sent and not self._workers.deliver(
             range(len(self._workers)), deadline.slice(WATCH_INTERVAL)
         ):
             self._go_on(busy, deadline)
 
     def await_message(self, worker: int, deadline: Deadline = NEVER) -> None:
-        """Waits until there is one for ``Workers.pop_message``, as ``wait`` does.
+        """Waits until a worker has said something for ``Workers.pop_message``; raises as ``wait`` does.
 
-        Nobody else is looked at: what others have to say they cannot get rid of meanwhile.
+        The other workers are not looked at. They may seem stuck while nobody reads what they have to say.
         """
         while not self._workers.has_heard(worker, deadline.slice(WATCH_INTERVAL)):
             self._check_wanted()
@@ -106,14 +108,14 @@ class Watch:
         deadline.check(workers)
 
     def look_now_and_then(self, busy: Callable[[], list[int]]) -> None:
-        """One that is stuck must be noticed even while others keep the caller from waiting."""
+        """Looks at the busy workers if it is time: a stuck one must be found also while others keep the caller busy."""
         now = time.monotonic()
         if now - self._last_look > WATCH_INTERVAL:
             self._last_look = now
             self.look(busy())
 
     def look(self, workers: list[int]) -> None:
-        """Raises LostWorker for the first that is dead, or that has not moved on for ``step_timeout`` seconds."""
+        """Raises LostWorker for the first worker that is dead, or that was stuck for too long and is ended here."""
         self.warn_of_copies()
         for worker in workers:
             if not self._workers.is_alive(worker):
@@ -125,10 +127,11 @@ class Watch:
             self._look_at(worker, now)
 
     def warn_of_copies(self) -> None:
-        """Names environments that have forked a copy of their worker which came back, if there are any new ones."""
+        """Warns of environments that have forked a copy of their worker which came back, if there are new ones."""
         self._copies.warn()
 
     def _look_at(self, worker: int, now: float) -> None:
+        """Judges a worker by the time since it last showed a sign of life."""
         if self._mailroom.is_garbled(worker):
             self._workers.end_one(worker)
             raise LostWorker(worker, f"was ended: {_GARBAGE}")
@@ -141,39 +144,41 @@ class Watch:
             return
         limit, name = self._limit(worker)
         if limit is not None and now - since > limit:
-            self._workers.end_one(worker)
-            del self._seen[worker]
-            what = (
-                f"environment {self.env_of(worker)} had not finished" if self.is_at_work(worker) else "it did nothing"
-            )
-            raise LostWorker(worker, f"was ended: {what} after {limit:g} s ({name})", is_stuck=True)
+            self._end_stuck(worker, limit, name)
         if limit is None and now - since > failures.STUCK_WARNING_AFTER and self._warned.get(worker) != sign:
             self._warned[worker] = sign
             warnings.warn(
-                f"Environment {self.env_of(worker)} (worker {worker}, pid {self._workers.processes[worker].pid}) has "
-                f"not finished for {now - since:.0f} s. Pass {name}=seconds to have stuck environments ended.",
+                f"Environment {self.env_of(worker)} (worker {worker}, {self._workers.where(worker)}) has not finished "
+                f"for {now - since:.0f} s. Pass {name}=seconds to have stuck environments ended.",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
+    def _end_stuck(self, worker: int, limit: float, name: str) -> NoReturn:
+        self._workers.end_one(worker)
+        del self._seen[worker]
+        is_at_work = self.is_at_work(worker)
+        what = f"environment {self.env_of(worker)} had not finished" if is_at_work else "it did nothing"
+        raise LostWorker(worker, f"was ended: {what} after {limit:g} s ({name})", is_stuck=True)
+
     def _limit(self, worker: int) -> tuple[float | None, str]:
-        """The seconds that what a worker is at may take, and the name of the argument that says so."""
+        """Returns how many seconds a worker may take for what it is doing, and the argument that says so."""
         if self.activity_of(worker) == Activity.MAKING:
             return self._policy.start_timeout, "start_timeout"
         return self._policy.step_timeout, "step_timeout"
 
     def activity_of(self, worker: int) -> Activity:
-        """What a worker is doing, or was when it died."""
+        """Returns what a worker is doing, or was doing when it died."""
         found = int(self._progress[self._bounds[worker][0], 1])
         return Activity(found) if found in _ACTIVITIES else Activity.ANYTHING  # it may have written anything there
 
     def env_of(self, worker: int) -> int:
-        """The environment a worker is at, or was when it died; its last one if it was at none."""
+        """Returns the environment that a worker is at, or was at when it died; its last one if it was at none."""
         first, last = self._bounds[worker]
         return min(first + self._row(worker), last - 1)
 
     def is_at_work(self, worker: int) -> bool:
-        """Whether a worker is at some environment, or was when it died."""
+        """Returns whether a worker is at some environment, or was when it died."""
         first, last = self._bounds[worker]
         return self._row(worker) < last - first
 
@@ -192,7 +197,7 @@ Answer: TypeAlias = "list[EnvFace] | Failure"
 
 @dataclass
 class _Start:
-    """What a worker has been at, and since when."""
+    """What a worker that starts is doing, and since when."""
 
     doing: str
     since: float
@@ -201,7 +206,9 @@ class _Start:
 
 @final
 class Startup:
-    """Each worker says which environment it makes, and in the end what they show, or why there are none.
+    """Waits for workers that start.
+
+    Each worker says which environment it makes, and in the end what its environments show, or why there are none.
 
     Args:
         workers: The workers.
@@ -215,9 +222,9 @@ class Startup:
         self._clock = AwakeClock(WATCH_INTERVAL)
 
     def answers(self, workers: Iterable[int]) -> list[Answer]:
-        """What these workers say in the end, in order.
+        """Waits until these workers have made their environments, and returns what they say in the end, in order.
 
-        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        Raises LostWorker for the first that ended, or that took too long and is ended here.
         """
         wanted = list(workers)
         starts = {worker: self._begin("it had not begun to make its environments") for worker in wanted}
@@ -230,7 +237,7 @@ class Startup:
         return [answers[worker] for worker in wanted]
 
     def settle(self, worker: int) -> None:
-        """Waits until a worker takes over what it was told; raises as ``answers`` does."""
+        """Waits until a worker has taken what it was told; raises as ``answers`` does."""
         start = self._begin("it had not taken over the block")
         while not self._workers.deliver([worker], WATCH_INTERVAL):
             self._check_wanted()
@@ -261,7 +268,7 @@ class Startup:
             start.warned = True
             limit = "for ever" if self._start_timeout is None else f"up to {self._start_timeout:g} s"
             warnings.warn(
-                f"Worker {worker} (pid {self._workers.processes[worker].pid}) is slow to start: {start.doing} after "
+                f"Worker {worker} ({self._workers.where(worker)}) is slow to start: {start.doing} after "
                 f"{seconds:.0f} s. It is waited for {limit} (start_timeout).",
                 RuntimeWarning,
                 stacklevel=2,

@@ -1,6 +1,6 @@
 """A worker process, and everything that it and the caller agree on.
 
-It makes its environments, maps the block, then takes turns until it is told to end.
+A worker makes its environments, maps the block, then takes turns until it is told to end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ALL_IN_BLOCK = 0
 REPORT_FOLLOWS = 1
 
 FOREVER = 1e9
-"""Seconds; a waiting worker is ended by the command CLOSE or by the end of the caller."""
+"""Seconds that a worker waits for a turn: the command CLOSE ends it, or the end of the caller."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,12 @@ class Making:
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds to wait on the core, then seconds to wait while offering it to others; then sleep."""
+    """How to wait: so many seconds on the core, then so many seconds offering it to others, then asleep.
+
+    Attributes:
+        pause: Seconds to wait on the core.
+        yield_: Seconds to wait while offering the core to others.
+    """
 
     pause: float
     yield_: float
@@ -74,7 +79,7 @@ _SHORT_TURN = 150e-6
 
 
 def worker_patience(num_workers: int, cores: int) -> Patience:
-    """For a worker between turns: it waits for the caller, and for slower workers."""
+    """Returns how a worker waits between turns, for the caller and for slower workers."""
     if num_workers < cores:
         return _OWN_CORE
     return _SHARED_CORE if num_workers == cores else ASLEEP
@@ -82,10 +87,10 @@ def worker_patience(num_workers: int, cores: int) -> Patience:
 
 @final
 class CallerPatience:
-    """For the caller during a turn.
+    """How the caller waits during a turn.
 
-    Without a core to spare it takes time from the very workers it waits for, and sleeps unless their turn is
-    over before a wake-up would be.
+    A caller without a core of its own takes time from the workers that it waits for. So it sleeps, unless turns are
+    shorter than it takes to wake up.
     """
 
     def __init__(self, num_workers: int, cores: int) -> None:
@@ -93,14 +98,14 @@ class CallerPatience:
         self._expected = 0.0
 
     def now(self) -> Patience:
-        """What suits the next turn."""
+        """Returns how to wait for the next turn."""
         if self._spare_cores > 0:
             return _OWN_CORE
         short = self._spare_cores == 0 and self._expected < _SHORT_TURN
         return Patience(0.0, _SHORT_TURN) if short else ASLEEP
 
     def learn(self, seconds: float) -> None:
-        """Takes note of how long the workers took this time."""
+        """Notes how long the workers took this time."""
         self._expected += 0.1 * (seconds - self._expected)
 
 
@@ -112,17 +117,17 @@ COPY_CAME_BACK = (
 
 @final
 class ForkedCopies:
-    """Looks at what ``_core.end_forked_copies`` counts.
+    """Warns of environments that have forked a copy of their worker which came back.
 
     Args:
-        counts: (num_envs,), in the block.
+        counts: (num_envs,), in the block; ``_core.end_forked_copies`` counts there.
     """
 
     def __init__(self, counts: npt.NDArray[np.uint64]) -> None:
         self._counts, self._told = counts, counts.copy()
 
     def warn(self) -> None:
-        """Names the environments, each time there were more."""
+        """Warns of those that were counted since the last time."""
         now = self._counts.copy()
         concerned, self._told = np.flatnonzero(now != self._told).tolist(), now
         if concerned:
@@ -132,7 +137,14 @@ class ForkedCopies:
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """What a worker is started with."""
+    """What a worker is started with.
+
+    Attributes:
+        worker: The number of the worker.
+        shard: What it is to run.
+        caller_pid: The caller's process, with which it ends.
+        seed: The seed of its global random generators.
+    """
 
     worker: int
     shard: ShardTask
@@ -142,7 +154,14 @@ class WorkerTask:
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is told once all environments of the fleet exist: the spaces fix the block's layout."""
+    """What a worker is told once all environments of the fleet exist, from which the layout of the block follows.
+
+    Attributes:
+        spaces: The spaces of the fleet.
+        num_workers: How many workers the fleet has.
+        patience: How the worker waits between turns.
+        num_pages: How many pages the block has for large observations.
+    """
 
     spaces: FleetSpaces
     num_workers: int
@@ -151,7 +170,7 @@ class WorkerSetup:
 
 
 def worker_main(task: WorkerTask, connection: Connection) -> None:
-    """The whole life of a worker process."""
+    """Runs the whole life of a worker process."""
     # A forked worker inherits the caller's garbage: to finalize that is not its business, and would harm what does not
     # survive a fork, such as threads and graphics contexts.
     gc.freeze()
@@ -189,6 +208,8 @@ def _end_if_copy(pid: int, env_index: int) -> None:
 
 @final
 class _Worker:
+    """A worker that has made its environments and was told where the block is."""
+
     def __init__(self, task: WorkerTask, envs: Sequence[AnyEnv], setup: WorkerSetup, connection: Connection) -> None:
         first = task.shard.first_index
         self._worker, self._first_index, self._connection = task.worker, first, connection
@@ -273,7 +294,7 @@ _being_loaded = 0
 
 @final
 class _Mark:
-    """When it is unpickled, the environment with this number is about to be."""
+    """Stands before an environment in a pickle: when it is unpickled, that environment is next."""
 
     def __init__(self, env_index: int) -> None:
         self._env_index = env_index
@@ -288,7 +309,7 @@ def _note_loading(env_index: int) -> None:
 
 
 def dump_task(task: WorkerTask) -> bytes:
-    """Pickles a task so that whoever cannot unpickle it can say which environment that is about."""
+    """Pickles a task so that an error in unpickling can be traced to the environment that caused it."""
     shard = task.shard
     marked = [(_Mark(index), env_fn) for index, env_fn in enumerate(shard.env_fns, shard.first_index)]
     payload = dumps_by_value((replace(task, shard=replace(shard, env_fns=())), marked))
@@ -296,7 +317,7 @@ def dump_task(task: WorkerTask) -> bytes:
 
 
 def present_folder() -> str:
-    """Where we are; nothing if that has been removed."""
+    """Returns the present folder; empty if that has been removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -304,7 +325,7 @@ def present_folder() -> str:
 
 
 def load_task(parcel: bytes) -> WorkerTask | Failure:
-    """The task, in the folder in which it was pickled; or why it cannot be had."""
+    """Goes to the folder in which a task was pickled and returns the task, or why it cannot be unpickled."""
     folder, first_index, payload = pickle.loads(parcel)
     with suppress(OSError):
         os.chdir(folder)

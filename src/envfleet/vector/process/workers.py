@@ -1,4 +1,4 @@
-"""The worker processes of a fleet and the pipes to them: started, spoken to, replaced, ended."""
+"""The worker processes of a fleet and the pipes to them: starts them, speaks to them, replaces and ends them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from envfleet.vector.runtime import signals_blocked
 
 _KILL_GRACE = 1.0
 _LOOK_INTERVAL = 0.01
-"""Seconds after which it is looked whether a worker that is to end has ended, or can be told what was left unsaid."""
+"""Seconds after which the caller checks whether a worker that is to end has ended, or can be told more."""
 
 _started: WeakSet[BaseProcess] = WeakSet()
 
 
 def _disown() -> None:
-    """In a forked copy of the caller: the workers are not its children, or its exit would terminate them."""
+    """Forgets all workers, in a forked copy of the caller: its exit would terminate what it takes for its children."""
     children: set[BaseProcess] = getattr(multiprocessing.process, "_children", set())
     children -= set(_started)
 
@@ -38,10 +38,11 @@ os.register_at_fork(after_in_child=_disown)
 
 @final
 class Workers:
-    """One process a task.
+    """The worker processes of a fleet, one per task.
 
     Attributes:
         all_sent: Whether everything that workers were told is on its way to them.
+        processes: The processes, in the order of the tasks.
     """
 
     def __init__(self, context: str | None, tasks: Sequence[ShardTask], daemon: bool) -> None:
@@ -68,16 +69,15 @@ class Workers:
             self._pipes.append(Pipe(connection))
 
     def replace(self, worker: int, task: ShardTask) -> None:
-        """Ends a worker, if it has not ended, and starts another in its place."""
+        """Starts another worker in place of one that has ended."""
         with signals_blocked():
-            self.end_one(worker)
             process, connection = self._launcher.start(worker, task)
             _started.add(process)
             self._pipes[worker].close()
             self.processes[worker], self._pipes[worker] = process, Pipe(connection)
 
     def end_one(self, worker: int) -> None:
-        """Kills a worker; it is gone when this returns."""
+        """Kills a worker, and returns when it is gone."""
         process = self.processes[worker]
         if process.is_alive():
             process.kill()
@@ -85,15 +85,16 @@ class Workers:
 
     @property
     def is_ours(self) -> bool:
-        """False in a forked copy of the process that started it: there the workers are not its own."""
+        """Whether this process started the workers; a forked copy of it did not."""
         return os.getpid() == self._caller_pid
 
     # -- speaking -------------------------------------------------------------------------------------
 
     def tell(self, worker: int, payload: bytes, descriptor: int | None = None) -> None:
-        """Tells a worker something, and gives it an open file of ours; what does not go at once is left to ``deliver``.
+        """Tells a worker something, and gives it an open file of the caller's if there is one to give.
 
-        To be called with signals blocked. One that is gone is told nothing.
+        What cannot be sent at once is left to ``deliver``. A worker that is gone is told nothing. To be called with
+        signals blocked.
         """
         pipe = self._pipes[worker]
         pipe.say(payload)
@@ -103,9 +104,9 @@ class Workers:
         self.all_sent = self.all_sent and not pipe.has_unsent
 
     def deliver(self, workers: Iterable[int], timeout: float) -> bool:
-        """Whether what these workers were told is on its way within so many seconds.
+        """Sends what these workers were told, and returns whether all of it is on its way within ``timeout`` seconds.
 
-        Listens to everybody meanwhile: one that cannot get rid of what it says does not listen either.
+        Reads from all workers meanwhile: a worker that cannot send does not read either.
         """
         deadline = time.monotonic() + timeout
         wanted, open_pipes = [self._pipes[worker] for worker in workers], list(self._pipes)
@@ -122,9 +123,9 @@ class Workers:
         return True
 
     def has_heard(self, worker: int, timeout: float) -> bool:
-        """Whether there is a message for ``pop_message``; False after so many seconds in which nothing came.
+        """Returns whether there is a message for ``pop_message``; False after ``timeout`` seconds without any.
 
-        A LostWorker says that none will come.
+        Raises LostWorker if none will come.
         """
         pipe = self._pipes[worker]
         while not pipe.has_message():
@@ -138,12 +139,12 @@ class Workers:
         return True
 
     def await_words(self, workers: Sequence[int], timeout: float) -> None:
-        """Waits at most so many seconds until one of these workers has something to say, or has ended."""
+        """Waits at most ``timeout`` seconds until one of these workers has something to say, or has ended."""
         ends = [self.processes[worker].sentinel for worker in workers]
         wait([*(self._pipes[worker].fileno() for worker in workers), *ends], timeout)
 
     def hear(self, worker: int) -> bytes | None:
-        """The oldest message that has arrived, or None; a LostWorker says that none will come."""
+        """Returns the oldest message that has arrived, or None; raises LostWorker if none will come."""
         pipe = self._pipes[worker]
         ended = not self.is_alive(worker)  # asked before reading: what it said last is read below
         is_open = True
@@ -156,33 +157,43 @@ class Workers:
         return None
 
     def pop_message(self, worker: int) -> bytes:
-        """The oldest message; there must be one."""
+        """Returns the oldest message; there must be one."""
         return self._pipes[worker].pop()
 
     def traffic(self, worker: int) -> int:
-        """Bytes that came from a worker or went to it."""
+        """Returns how many bytes came from a worker or went to it."""
         return self._pipes[worker].traffic
 
     def is_alive(self, worker: int) -> bool:
-        """Whether its process runs."""
+        """Returns whether the process of a worker runs."""
         return self.processes[worker].is_alive()
 
+    def where(self, worker: int) -> str:
+        """Says where a worker runs, for messages."""
+        return f"pid {self.processes[worker].pid}"
+
     def lost(self, worker: int) -> LostWorker:
-        """What to raise of a worker that is gone."""
+        """Returns what to raise for a worker that has ended, or that has closed its connection and is ended here."""
         process = self.processes[worker]
         _await_end(process, _KILL_GRACE)
-        return LostWorker(worker, _cause(process.exitcode))
+        lost = LostWorker(worker, _cause(process.exitcode))
+        if process.is_alive():
+            self.end_one(worker)
+        return lost
 
     # -- ending ---------------------------------------------------------------------------------------
 
     def dismiss(self) -> None:
-        """Tells workers that wait for the block that there will be none."""
+        """Tells all workers, which wait for the block, that there will be none."""
         with signals_blocked():
             for worker in range(len(self)):
                 self.tell(worker, pickle.dumps(None))
 
     def drain_until_ended(self, deadline: float) -> list[Failure]:
-        """Reads whatever the workers still have to say, or a full pipe would keep them from ending."""
+        """Reads what the workers still say until they have ended, since a full pipe would keep them from ending.
+
+        Returns what environments raised in close().
+        """
         failures: list[Failure] = []
         open_pipes = dict(zip(self._pipes, self.processes, strict=True))
         while open_pipes and (left := deadline - time.monotonic()) > 0:
@@ -214,21 +225,21 @@ class Workers:
 
 
 def _await_end(process: BaseProcess, timeout: float) -> None:
-    """Waits at most so many seconds; ``join`` would wait for children that the process has left behind, too."""
+    """Waits at most ``timeout`` seconds; ``join`` would also wait for children that the process has left behind."""
     deadline = time.monotonic() + timeout
     while process.is_alive() and (left := deadline - time.monotonic()) > 0:
         wait([process.sentinel], min(left, _LOOK_INTERVAL))
 
 
 def _let_go(process: BaseProcess) -> None:
-    """Closes the descriptors of a process that has ended; unlike after its ``close()`` one can still ask how it did."""
+    """Closes the descriptors of a process that has ended; unlike its ``close()``, this keeps the exit code."""
     finalizer = getattr(getattr(process, "_popen", None), "finalizer", None)
     if finalizer is not None and not process.is_alive():
         finalizer()
 
 
 def _read_failures(pipe: Pipe, failures: list[Failure]) -> bool:
-    """Takes note of what environments raised in close(); False when the other end is closed."""
+    """Adds what environments raised in close() to ``failures``; returns False when the other end is closed."""
     is_open = True
     while is_open and pipe.has_arrived(0):
         is_open = pipe.pull()

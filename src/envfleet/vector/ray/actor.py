@@ -1,7 +1,7 @@
 """A Ray actor, and the bytes that travel between it and the caller.
 
-It makes its environments, then does what it is asked, one call after another. Both sides have a block of their own,
-laid out alike, so the bytes of a row need no description.
+An actor makes its environments, then does what it is asked, one call after another. Both sides have a block of their
+own with the same layout, so the bytes of a row need no description.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from envfleet.vector.failures import Failure
 from envfleet.vector.fused_env import AnyEnv, build_envs, close_envs
 from envfleet.vector.layout import Array
 from envfleet.vector.pickling import dumps
-from envfleet.vector.ray.cluster import import_ray
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import seed_global_generators
 from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import FleetSpaces, faces_of
 
 _HEADER = struct.Struct("=I")
-"""How many bytes of each info row follow."""
+"""The beginning of a message: how many bytes of each info row follow."""
 
 
 @final
 class RowBytes:
-    """Some arrays, one after another."""
+    """Turns some arrays into bytes, one after another, and back."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self.pieces = [array.reshape(-1).view(np.uint8).data for array in arrays]
@@ -42,11 +41,11 @@ class RowBytes:
         self.size: int = self._edges[-1]
 
     def pack(self) -> bytes:
-        """What lies in them."""
+        """Returns the bytes of the arrays."""
         return b"".join(self.pieces)
 
     def unpack(self, payload: bytes, start: int = 0) -> None:
-        """Writes into them what ``pack`` gave elsewhere, which begins at ``start``."""
+        """Writes into the arrays what ``pack`` returned elsewhere, which begins at ``start``."""
         source = memoryview(payload)
         for piece, first, last in zip(self.pieces, self._edges, self._edges[1:], strict=False):
             piece[:] = source[start + first : start + last]
@@ -54,9 +53,9 @@ class RowBytes:
 
 @final
 class Results:
-    """What environments leave in their rows, and the report that goes with it, as one message.
+    """Turns what environments leave in their rows, and the report that goes with it, into one message, and back.
 
-    Of the block it takes what the caller shows its user, and what has to outlive an actor.
+    A message holds what the caller shows its user, and what has to outlive an actor.
     """
 
     def __init__(self, rows: BlockRows) -> None:
@@ -76,13 +75,13 @@ class Results:
         self._kinds = rows.info_kinds
 
     def pack(self, report: bytes, info_bytes: int) -> bytes:
-        """The message; ``info_bytes`` is how much of an info row is in use, if any is."""
+        """Returns the message; ``info_bytes`` is how much of an info row is in use, if any is."""
         width = info_bytes if self._kinds.any() else 0
         infos = np.ascontiguousarray(self._infos[:, :width]).reshape(-1)
         return b"".join((_HEADER.pack(width), *self._bytes.pieces, infos.data, report))
 
     def unpack(self, message: bytes) -> bytes:
-        """Writes into the rows what lay in the others when the message was packed, and returns the report."""
+        """Writes into the rows what the message holds, and returns the report."""
         (width,) = _HEADER.unpack_from(message)
         self._bytes.unpack(message, _HEADER.size)
         start = _HEADER.size + self._bytes.size
@@ -111,9 +110,9 @@ class Place:
 
 @final
 class ShardActor:
-    """What runs in the actor's process: a shard over a block of its own.
+    """Runs in the actor's process: a shard with a block of its own.
 
-    Calls are answered by bytes, which Ray passes on as they are. None raises: what environments raise is reported.
+    Most methods return bytes, which Ray passes on as they are. No method raises: what environments raise is reported.
     """
 
     def __init__(self, task: bytes, first_index: int, seed: Sequence[int]) -> None:
@@ -123,11 +122,13 @@ class ShardActor:
         self._shard: Shard | None = None
 
     def place(self) -> Place:
-        """Where it runs; answered before environments are made, which may take long."""
-        return Place(import_ray().util.get_node_ip_address(), os.getpid())
+        """Returns where the actor runs; to be called before ``make``, which may take long."""
+        import ray  # an optional package, which is there: this is one of its actors
+
+        return Place(ray.util.get_node_ip_address(), os.getpid())
 
     def make(self) -> bytes:
-        """Makes the environments; what they show, or the failure of the first that could not be made."""
+        """Makes the environments; returns what they show, or the failure of the first that could not be made."""
         try:
             self._task: ShardTask = pickle.loads(self._payload)
         except Exception as error:
@@ -138,7 +139,10 @@ class ShardActor:
         return dumps(faces_of(self._envs)) if trouble is None else dump_failure(trouble)
 
     def settle(self, spaces: bytes, restarts: Sequence[int]) -> None:
-        """Lays out the block once all environments of the fleet exist; ``restarts`` of its rows so far."""
+        """Lays out the block once all environments of the fleet exist.
+
+        ``restarts`` says how often each environment was restarted before.
+        """
         fleet: FleetSpaces = pickle.loads(spaces)
         task, num_envs = self._task, len(self._envs)
         self._layout = FleetLayout(
@@ -155,7 +159,7 @@ class ShardActor:
         self._shard = Shard(task, self._envs, rows, layout.observations, layout.actions, fleet.autoreset_mode)
 
     def ping(self) -> None:
-        """Answers."""
+        """Returns at once: the caller learns that everything before is done."""
 
     # -- turns: all environments ----------------------------------------------------------------------
 

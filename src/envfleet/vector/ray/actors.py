@@ -1,25 +1,99 @@
-"""The actors of a fleet: started, called, waited for, watched, ended. The only module that calls Ray."""
+"""The Ray actors of a fleet: starts, calls, waits for, watches and ends them. No other module speaks to actors."""
 
 from __future__ import annotations
 
+import importlib
+import logging
+import math
 import os
 import pickle
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, final
 
+import numpy as np
+
 from envfleet.errors import FleetError
 from envfleet.vector import failures
 from envfleet.vector.failures import Failure, LostWorker
 from envfleet.vector.ray.actor import Place, ShardActor
-from envfleet.vector.ray.cluster import Demand, has_room, remote_options, room_text
 from envfleet.vector.runtime import AwakeClock, fleet_seed, signals_blocked
 from envfleet.vector.spaces import EnvFace
+
+Demand: TypeAlias = Mapping[str, float]
+"""What one actor takes of the cluster, by Ray's names: ``{"CPU": 1.0}``."""
+
+_CPU = "CPU"
+
+
+def import_ray() -> Any:
+    """The package, or an error that says how to install it."""
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise ModuleNotFoundError(
+            'RayVectorEnv needs Ray, which is not installed; run\n    pip install "envfleet[ray]"', name="ray"
+        ) from None
+
+
+def connect() -> Any:
+    """Ray, connected: to the cluster it is connected to, or as ``ray.init()`` connects."""
+    ray = import_ray()
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.ERROR)
+    return ray
+
+
+def checked_demand(num_cpus: Any, resources: Any) -> Demand:
+    """The user's arguments, checked."""
+    for name, amount in {"num_cpus": num_cpus, **dict(resources or {})}.items():
+        if isinstance(amount, bool) or not isinstance(amount, int | float | np.number) or not 0 <= amount < math.inf:
+            raise ValueError(f"An actor's share of {name!r} must be a number, zero or more, got {amount!r}.")
+    if {"CPU", "GPU"} & set(resources or {}):
+        raise ValueError(f"`resources` are those you gave names to; CPUs go by `num_cpus`. Got {dict(resources)}.")
+    return {_CPU: float(num_cpus), **{name: float(amount) for name, amount in dict(resources or {}).items()}}
+
+
+def remote_options(demand: Demand) -> dict[str, Any]:
+    """The demand as Ray's arguments."""
+    own = {name: amount for name, amount in demand.items() if name != _CPU}
+    return {"num_cpus": demand[_CPU], "resources": own or None}
+
+
+def actors_that_fit(ray: Any, demand: Demand) -> int:
+    """How many actors the cluster has room for now, at least one; as many as it has CPUs where they take nothing."""
+    free, all_ = ray.available_resources(), ray.cluster_resources()
+    counts = [free.get(name, 0.0) // amount for name, amount in demand.items() if amount]
+    return max(1, int(min(counts, default=all_.get(_CPU, 1.0))))
+
+
+def has_room(ray: Any, demand: Demand) -> bool:
+    """Whether one more actor would find a place now."""
+    free = ray.available_resources()
+    return all(free.get(name, 0.0) >= amount for name, amount in demand.items() if amount)
+
+
+def room_text(ray: Any, demand: Demand, actors: int) -> str:
+    """What the actors of a fleet need, what there is, and what to do if that is not enough."""
+    free, all_ = ray.available_resources(), ray.cluster_resources()
+    parts = [
+        f"{amount * actors:g} {name} ({amount:g} each), the cluster has {all_.get(name, 0.0):g}, "
+        f"of which {free.get(name, 0.0):g} are free"
+        for name, amount in demand.items()
+        if amount
+    ]
+    return (
+        f"{actors} actors need {'; '.join(parts) or 'nothing but a running cluster'}. Ask for fewer (num_workers), let "
+        "them take less (num_cpus=0.5, or 0), close what holds the rest, or add machines."
+    )
+
 
 Ref: TypeAlias = Any
 """Ray's promise of an answer."""
@@ -29,7 +103,11 @@ _LONGEST_CAUSE = 400
 
 @final
 class Actors:
-    """``number`` actors, once each was started."""
+    """The actors of a fleet, of which ``number`` are to be started.
+
+    Attributes:
+        places: Where actors run, by their numbers, as far as they have said so.
+    """
 
     def __init__(self, ray: Any, demand: Demand, number: int) -> None:
         self._ray, self._demand = ray, demand
@@ -43,24 +121,23 @@ class Actors:
         return len(self._handles)
 
     def start(self, worker: int, task: bytes, first_index: int) -> None:
-        """Has an actor started, in place of another if there was one; Ray does so when it has room for it."""
+        """Has an actor started, perhaps in place of one that was ended; Ray does so when it has room for it."""
         with signals_blocked():  # or an interruption would leave an actor that nobody knows
-            self.end_one(worker)
             # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
             seed = [self._fleet_seed, worker, next(self._started)]
             self._handles[worker] = self._remote.remote(task, first_index, seed)
             self.places.pop(worker, None)
 
     def where(self, worker: int) -> str:
-        """Where an actor runs, for messages."""
+        """Says where an actor runs, for messages."""
         return str(self.places.get(worker, "a Ray actor without a place"))
 
     def shortage(self) -> str | None:
-        """What to say to someone whose actors find no place; None where there is room for one more."""
+        """Says why an actor may find no place; None if there is room for one more."""
         return None if has_room(self._ray, self._demand) else room_text(self._ray, self._demand, len(self))
 
     def check_usable(self) -> None:
-        """Refuses what cannot work any more."""
+        """Raises FleetError in a forked copy of the caller, and after Ray was shut down."""
         if os.getpid() != self._caller_pid:
             raise FleetError(
                 "This fleet was made by another process, of which this one is a forked copy: its actors "
@@ -72,16 +149,16 @@ class Actors:
     # -- speaking -------------------------------------------------------------------------------------
 
     def call(self, worker: int, method: str, *args: Any) -> Ref:
-        """Has an actor do something once it has done all it was told before."""
+        """Calls a method of an actor, which runs it once it has done all it was told before."""
         return getattr(self._handles[worker], method).remote(*args)
 
     def wait(self, refs: Sequence[Ref], number: int, seconds: float) -> tuple[list[Ref], list[Ref]]:
-        """Waits until so many are answered, or that no answer will come; those that are, and the rest."""
+        """Waits at most ``seconds`` until so many calls are answered or never will be; returns these, and the rest."""
         ready, rest = self._ray.wait(list(refs), num_returns=number, timeout=seconds)
         return ready, rest
 
     def answers(self, refs: Sequence[Ref], workers: Sequence[int]) -> list[Any]:
-        """The answers of calls that were waited for; a LostWorker says that one will not come."""
+        """Returns the answers of calls that were waited for; raises LostWorker if one will never come."""
         try:
             answers: list[Any] = self._ray.get(list(refs))
         except self._ray.exceptions.RayError:
@@ -92,10 +169,11 @@ class Actors:
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayError as error:
+            self.end_one(worker)  # Ray may only have lost sight of it
             raise LostWorker(worker, f"is gone, Ray says: {_brief(error)}") from None
 
     def has_answered(self, ref: Ref) -> bool:
-        """Whether the answer came before its actor was gone."""
+        """Returns whether a call was answered before its actor was gone."""
         if not self.wait([ref], 1, 0)[0]:
             return False
         try:
@@ -114,7 +192,7 @@ class Actors:
                 self._ray.kill(handle)
 
     def end(self, timeout: float, terminate: bool) -> list[Failure]:
-        """Ends all within about ``timeout`` seconds; returns what environments raised in close()."""
+        """Ends all actors within about ``timeout`` seconds; returns what environments raised in close()."""
         if os.getpid() != self._caller_pid or not self._ray.is_initialized():
             return []
         try:
@@ -134,12 +212,12 @@ class Actors:
 
 
 def _brief(error: Exception) -> str:
-    """What of Ray's many lines tells what happened: the last, which says why."""
+    """Returns the last line of what Ray says, which tells why."""
     return textwrap.shorten(str(error).strip().splitlines()[-1], _LONGEST_CAUSE, placeholder=" ...").rstrip(".")
 
 
 INTERVAL = 0.5
-"""Seconds after which a waiting caller looks around."""
+"""Seconds after which a waiting caller looks at its actors."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +225,10 @@ class Call:
     """What an actor was told, so that another can be told the same.
 
     Attributes:
-        worker: The actor's number.
+        worker: The number of the actor.
         env_indices: The environments concerned.
-        method: Of the actor.
-        args: See there.
+        method: The name of the actor's method.
+        args: The arguments of that method.
     """
 
     worker: int
@@ -161,10 +239,11 @@ class Call:
 
 @final
 class Watch:
-    """An actor works on the oldest call it has not answered: that is the one whose time is taken.
+    """Finds actors that are stuck.
 
-    Time counts from when it was first seen to be the oldest, so a caller that looks seldom finds nobody stuck. What
-    goes on inside an actor cannot be seen from here: a call about several environments may take as long as all of them.
+    An actor works on the oldest call that it has not answered, so the time of that call is taken. It counts from when
+    the call was first seen to be the oldest: a caller that looks seldom finds nobody stuck. What goes on inside an
+    actor cannot be seen from here, so a call for several environments may take as long as all of them.
     """
 
     def __init__(self, actors: Actors, step_timeout: float | None) -> None:
@@ -175,11 +254,11 @@ class Watch:
         self._clock = AwakeClock(INTERVAL)
 
     def is_due(self) -> bool:
-        """Whether it is time to look at those that others keep the caller from waiting for."""
+        """Returns whether it is time to look at all actors, if others keep the caller from waiting."""
         return time.monotonic() - self._last_look > INTERVAL
 
     def look(self, unanswered: Iterable[tuple[Ref, Call]]) -> None:
-        """Given all calls without an answer, the oldest first: a LostWorker tells of one that was ended for it."""
+        """Looks at all calls without an answer, the oldest first; raises LostWorker for a stuck actor, ended here."""
         self._last_look = time.monotonic()
         now = self._clock.now()
         oldest: dict[int, tuple[Ref, Call]] = {}
@@ -193,6 +272,7 @@ class Watch:
             self._judge(ref, call, now - since)
 
     def _judge(self, ref: Ref, call: Call, seconds: float) -> None:
+        """Ends an actor that has been at a call for too long, or warns of it."""
         first, last = call.env_indices[0], call.env_indices[-1]
         who = f"environment {first}" if first == last else f"environments {first}..{last}"
         if self._step_timeout is None:
@@ -219,12 +299,12 @@ Answer: TypeAlias = "list[EnvFace] | Failure"
 
 _LOOK_AROUND = 0.5
 _TELL_AFTER = 15.0
-"""Seconds without a place after which the user is told."""
+"""Seconds without a place after which the user is warned."""
 
 
 @final
 class Startup:
-    """Actors that were started.
+    """Waits for actors that start.
 
     Args:
         actors: All of the fleet.
@@ -241,9 +321,9 @@ class Startup:
         self._told = False
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
-        """What the environments of these actors show, or why there are none, in order.
+        """Waits for these actors, and returns what their environments show, or why there are none, in order.
 
-        A LostWorker tells of the first that ended, or that was ended because it took too long.
+        Raises LostWorker for the first that ended, or that took too long and is ended here.
         """
         placing = {self._actors.call(worker, "place"): worker for worker in workers}
         making = {self._actors.call(worker, "make"): worker for worker in workers}
@@ -255,6 +335,7 @@ class Startup:
     def _collect(
         self, calls: dict[Ref, int], answers: dict[int, Any], look: Callable[[list[int], float], None]
     ) -> None:
+        """Puts the answers of calls into ``answers``; ``look`` is told who has not answered, and after how long."""
         clock, rest = AwakeClock(_LOOK_AROUND), list(calls)
         while rest:
             ready, rest = self._actors.wait(rest, 1, _LOOK_AROUND)
@@ -270,6 +351,7 @@ class Startup:
         if limit is not None and seconds > limit:
             advice = self._actors.shortage() or "Ray may still be starting machines or installing packages."
             cause = f"had found no place after {limit:g} s (start_timeout). {advice}"
+            self._actors.end_one(homeless[0])
             raise LostWorker(homeless[0], cause.rstrip("."), is_stuck=True)
         if seconds > _TELL_AFTER and not self._told and (shortage := self._actors.shortage()):
             self._told = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,39 +10,31 @@ from typing import final
 import numpy as np
 
 from envfleet import _core
-from envfleet.errors import WorkerError
 from envfleet.redraw import redrawn
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
-    CallOrder,
     NoQuickCalls,
     Order,
     QuickCalls,
     Report,
     ResetOrder,
     Rows,
-    SetAttrOrder,
     StepOrder,
     is_turn,
     load_report,
 )
-from envfleet.vector.failures import Failure, LostWorker, lost_error, unless_failed, warn_of_close
+from envfleet.vector.failures import LostWorker, unless_failed, warn_of_close
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
-from envfleet.vector.recovery import Legacy, Replacements, ShardTask
-from envfleet.vector.runtime import deadline_after, signals_blocked
+from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.runtime import NEVER, Deadline, deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 _PLAIN_STEP = StepOrder()
 
 _LAST_WORDS = 5.0
 """Seconds to wait for Ray to say which calls a dead actor leaves unanswered."""
-
-_ADVICE = (
-    'reset() starts it again, and on_failure="restart" does so by itself. If an environment crashes or hangs, find out '
-    "why with SyncVectorEnv."
-)
 
 
 @final
@@ -55,9 +46,8 @@ class RayEngine:
 
     def __init__(self, actors: Actors, tasks: Sequence[ShardTask], exclusive: _core.Exclusive) -> None:
         self.exclusive, self._check_wanted = exclusive, exclusive.check
-        self._actors, self._legacy = actors, Legacy(tasks)
-        self._tasks, self._bounds, policy = tasks, self._legacy.bounds, tasks[0].policy
-        self._replacements = Replacements(policy, len(tasks))
+        self._actors, self._recovery = actors, Recovery(tasks, actors.where, actors.end_one)
+        self._tasks, self._bounds, policy = tasks, self._recovery.bounds, self._recovery.policy
         sizes = [last - first for first, last in self._bounds]
         self._arrivals = Startup(actors, sizes, policy.start_timeout, exclusive.check)
         self._watch = Watch(actors, policy.step_timeout)
@@ -65,7 +55,6 @@ class RayEngine:
         # Calls without an answer, or with one that nobody took, in the order they were made.
         self._turn: dict[Ref, Call] = {}
         self._tickets: dict[Ref, Call] = {}
-        self._gone: dict[int, LostWorker] = {}
         self._excuses: dict[int, Report] = {}
         self._backlog: deque[tuple[int, Report | None]] = deque()
 
@@ -82,7 +71,7 @@ class RayEngine:
         except LostWorker as lost:
             was_making = lost.worker in self._actors.places
             note = "It was still starting: see whether SyncVectorEnv can make the environments." * was_making
-            raise self._error(lost, note or "No environments were made.") from None
+            raise self._recovery.error(lost, note or "No environments were made.") from None
         return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
     def settle(self, spaces: FleetSpaces) -> None:
@@ -91,7 +80,7 @@ class RayEngine:
         layout = FleetLayout(spaces, num_parameters=len(redrawn(self._tasks[0].env_fns)), refuse_nan=policy.check_nan)
         self._layout, self._memory = layout, aligned_zeros(layout.size)
         self.block = FleetBlock(layout, self._memory, self._bounds, keeps_last=policy.restart)
-        self.quick = self.block.quick_calls(self.exclusive, spaces.autoreset_mode, self._step_all)
+        self.quick = self.block.quick_calls(self.exclusive, self._step_all)
         rows = [layout.rows(self._memory, first, last) for first, last in self._bounds]
         self._results = [Results(each) for each in rows]
         self._actions = [RowBytes(each.action_arrays) for each in rows]
@@ -101,7 +90,7 @@ class RayEngine:
         try:
             self._settle(range(len(self._actors)))
         except LostWorker as lost:
-            raise self._error(lost) from None
+            raise self._recovery.error(lost) from None
 
     def _settle(self, workers: Sequence[int]) -> None:
         refs = [
@@ -130,7 +119,7 @@ class RayEngine:
         with signals_blocked():  # what an actor was told must be known to have been told
             self._order = order
             if isinstance(order, ResetOrder):
-                self._legacy.note_resets(order)
+                self._recovery.note_resets(order)
             for call in calls:
                 self._send(call, self._turn)
 
@@ -143,9 +132,10 @@ class RayEngine:
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all actors; a TimeoutError loses nothing, their work can still be collected."""
         self._actors.check_usable()
+        deadline = deadline_after(timeout)
         while True:
             try:
-                refs = self._wait(self._turn, len(self._turn), timeout)
+                refs = self._wait(self._turn, len(self._turn), deadline)
                 workers = [self._turn[ref].worker for ref in refs]
                 answers = dict(zip(workers, self._actors.answers(refs, workers), strict=True))
                 break
@@ -166,11 +156,10 @@ class RayEngine:
         self.begin(_PLAIN_STEP)
         return self.finish(None)
 
-    def _wait(self, calls: dict[Ref, Call], number: int, timeout: float | None) -> list[Ref]:
-        """The first ``number`` that were answered, or will never be."""
+    def _wait(self, calls: dict[Ref, Call], number: int, deadline: Deadline = NEVER) -> list[Ref]:
+        """Returns the first ``number`` calls that were answered, or will never be."""
         if number == 0:
             return []
-        deadline = deadline_after(timeout)
         while True:
             ready, rest = self._actors.wait(list(calls), number, deadline.slice(INTERVAL))
             if len(ready) == number:
@@ -198,13 +187,14 @@ class RayEngine:
         calls = [self._call_one(row, "reset_row", parcel) for row, parcel in enumerate(parcels)]
 
         def note_and_send() -> None:
-            self._legacy.note_resets(order)
+            self._recovery.note_resets(order)
             self._send_tickets(calls)
 
         return note_and_send
 
     def _call_one(self, row: int, method: str, *args: bytes) -> Call:
-        worker = self.worker_of(row)
+        worker = self._recovery.worker_of(row)
+        assert worker is not None
         return Call(worker, range(row, row + 1), method, (row - self._bounds[worker][0], *args))
 
     def _send_tickets(self, calls: Sequence[Call]) -> None:
@@ -221,12 +211,13 @@ class RayEngine:
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, list[Report | None]]:
         """The first ``count`` results, with one report (or None) each; a TimeoutError loses nothing."""
         self._actors.check_usable()
+        deadline = deadline_after(timeout)
         while len(self._backlog) < count:
             try:
                 if self._watch.is_due():
                     _, rest = self._actors.wait(list(self._tickets), len(self._tickets), 0)
                     self._watch.look((ref, self._tickets[ref]) for ref in rest)
-                for ref in self._wait(self._tickets, count - len(self._backlog), timeout):
+                for ref in self._wait(self._tickets, count - len(self._backlog), deadline):
                     self._take_over(ref)
             except LostWorker as lost:
                 self._replace(lost)
@@ -264,62 +255,51 @@ class RayEngine:
         self._backlog.clear()
         self._excuses.clear()
         while True:
-            for lost in list(self._gone.values()):
-                self._replacements.start(lost, self._start_once, self._error)
+            self._recovery.revive(self._start_once)
             pings = {self._actors.call(worker, "ping"): worker for worker in range(len(self._actors))}
             calls = {ref: self._call_all(worker, "ping") for ref, worker in pings.items()}
             try:
                 # Answered when they have done all they were told before.
-                refs = self._wait(calls, len(calls), None)
+                refs = self._wait(calls, len(calls))
                 self._actors.answers(refs, [pings[ref] for ref in refs])
                 return
             except LostWorker as lost:
-                self._gone[lost.worker] = lost
+                self._recovery.note_lost(lost)
 
     def _replace(self, lost: LostWorker) -> None:
-        """Starts an actor in place of a lost one, if restarts are wanted, and tells it what the lost one was told."""
-        self._gone[lost.worker] = lost
-        self._replacements.allow(lost, self._error)
-        self._actors.end_one(lost.worker)
+        """Starts an actor in place of a lost one, if it may be replaced, and tells it what the lost one was told."""
+        self._recovery.permit(lost)
         orphans = {ref: call for ref, call in {**self._turn, **self._tickets}.items() if call.worker == lost.worker}
         if orphans:
             self._actors.wait(list(orphans), len(orphans), _LAST_WORDS)
         orphans = {ref: call for ref, call in orphans.items() if not self._actors.has_answered(ref)}
-        self._replacements.start(lost, self._start_once, self._error)
+        self._recovery.replace(lost, self._start_once)
         with signals_blocked():
             for ref, call in orphans.items():
                 self._tell_again(ref, call, lost)
 
     def _tell_again(self, ref: Ref, call: Call, lost: LostWorker) -> None:
+        """Gives the actor that took another's place one call that was lost."""
         if ref in self._tickets:
             del self._tickets[ref]
             self._send(call, self._tickets)
             return
         del self._turn[ref]
-        if not isinstance(self._order, (CallOrder, SetAttrOrder)):
+        excuse = self._recovery.excuse(lost, self._order)
+        if excuse is not None:
+            self._excuses[call.worker] = excuse
+        else:
             self._send(call, self._turn)
-            return
-        # Not asked again: nobody knows how much of it was done.
-        asked = self._order.mask[slice(*self._bounds[call.worker])].any()
-        note = "It was started again, but not asked again: nobody knows how much of the call was done."
-        failure = Failure(self._bounds[call.worker][0], "call", "", self._error(lost, note), "")
-        self._excuses[call.worker] = Report(failures=[failure] if asked else [])
 
-    def _start_once(self, lost: LostWorker) -> None:
-        worker = lost.worker
-        self._gone[worker] = lost  # until another can work
-        task = self._legacy.task(worker, f"worker {worker} {lost.cause}", {})
+    def _start_once(self, worker: int, task: ShardTask) -> None:
+        """Starts an actor in place of one that was ended, and returns when it can work."""
         self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
         unless_failed(self._arrivals.answers([worker])[0], worker)
         self._settle([worker])
-        del self._gone[worker]
 
-    def _error(self, lost: LostWorker, note: str = "") -> WorkerError:
-        return lost_error(lost, self._bounds[lost.worker], self._actors.where(lost.worker), note or _ADVICE)
-
-    def worker_of(self, env_index: int) -> int:
-        """The actor an environment runs in."""
-        return bisect_right(self._bounds, env_index, key=lambda bound: bound[0]) - 1
+    def worker_of(self, env_index: int) -> int | None:
+        """Returns the actor that an environment runs in."""
+        return self._recovery.worker_of(env_index)
 
     # -- ending ---------------------------------------------------------------------------------------
 

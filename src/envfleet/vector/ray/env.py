@@ -11,8 +11,7 @@ from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_count
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
-from envfleet.vector.ray.actors import Actors
-from envfleet.vector.ray.cluster import actors_that_fit, checked_demand, connect
+from envfleet.vector.ray.actors import Actors, actors_that_fit, checked_demand, connect
 from envfleet.vector.ray.engine import RayEngine
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import exclusive_for
