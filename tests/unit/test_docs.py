@@ -19,7 +19,6 @@ import envfleet
 import envfleet.errors
 import envfleet.native
 import envfleet.train
-import envfleet.vector
 from envfleet.cli import main
 from envfleet.cli.settings import parse_request
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig
@@ -31,7 +30,7 @@ PACKAGES = [
     "envfleet",
     *(f"envfleet.{info.name}" for info in pkgutil.iter_modules(envfleet.__path__) if info.ispkg and info.name != "cli"),
 ]
-CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
     for page in PAGES
@@ -104,7 +103,7 @@ def test_classes_that_the_documentation_names_are_there(page):
     known = {name for package in PACKAGES for name in importlib.import_module(package).__all__}
     known |= {name for module in (builtins, gymnasium.spaces, gymnasium.wrappers) for name in vars(module)}
     known |= set(re.findall(r"^class (\w+)", text, re.MULTILINE))
-    known |= {name for path in (ROOT / "tests").rglob("test_*.py") for name in CLASS.findall(path.read_text())}
+    known |= {name for test in TESTS for name in re.findall(r"^class (Test\w+)", test.read_text(), re.MULTILINE)}
     known |= {"Action", "MjData", "Params", "State"}  # of C++ and of MuJoCo
     assert sorted({name for name in inline_code(text) if re.fullmatch(r"[A-Z][a-z]\w+", name)} - known) == []
 
@@ -113,10 +112,10 @@ def test_classes_that_the_documentation_names_are_there(page):
 def test_names_with_dots_that_the_documentation_gives_lead_somewhere(page):
     """Both `envfleet.package.name` and what fleets and agents are said to have."""
     with envfleet.make_vec("CartPole-v1", 1, "sync") as envs:
-        of_fleets = {
-            *vars(envs),
-            *(name for each in envfleet.vector.__all__ for name in dir(vars(envfleet.vector)[each])),
-        }
+        of_fleets = set(vars(envs))
+    of_fleets |= {
+        name for fleet in envfleet.__all__ if fleet.endswith("VectorEnv") for name in dir(getattr(envfleet, fleet))
+    }
     for code in inline_code(page.read_text()):
         for name in re.findall(r"\benvfleet(?:\.\w+)+", code):
             pkgutil.resolve_name(name)
