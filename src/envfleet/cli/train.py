@@ -26,7 +26,7 @@ class _Resumption:
     """Continue a stopped run; the result is the same as without the stop.
 
     Attributes:
-        resume: the run's folder. The run keeps all its settings.
+        resume: the run's folder. All its settings stay as they are.
         run: what to do in addition.
         permission: what the run may import.
     """
