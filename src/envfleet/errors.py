@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree.
+"""All exceptions of envfleet, as a tree.
 
 ::
 
@@ -7,16 +7,16 @@
     ├── FleetInUseError           another call of the fleet has not returned yet (also an AlreadyPendingCallError)
     ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
     ├── NonFiniteError            training or evaluation met a NaN, an infinity or an overflow (also a ValueError)
-    ├── RunInUseError             somebody else is training in that folder
+    ├── RunInUseError             another process or thread is training in that folder
     ├── UntrustedRunError         a run of unknown origin names a module to import
     └── WorkerError               something went wrong where the environments run
-        ├── EnvRaisedError        an environment raised (also an instance of what it raised)
+        ├── EnvRaisedError        an environment raised (also an instance of its exception's type)
         ├── InvalidOutputError    an environment returned what its spaces do not allow (also a ValueError)
         ├── WorkerDiedError       a worker process ended
         └── WorkerStuckError      an environment took longer than step_timeout or start_timeout (also a TimeoutError)
 
-Misuse of the asynchronous calls raises Gymnasium's own classes, so that code written for Gymnasium
-catches them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError, NoAsyncCallError, ResetNeeded.
+Wrong use of the asynchronous calls raises Gymnasium's own classes, so code written for Gymnasium catches
+them: AlreadyPendingCallError, ClosedEnvironmentError, CustomSpaceError, NoAsyncCallError, ResetNeeded.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class FleetError(Exception):
 
 
 class FleetInUseError(FleetError, AlreadyPendingCallError):
-    """Another call of the fleet has not returned yet, in another thread or below this one; nothing was done."""
+    """Another call of the fleet has not returned yet, in another thread or in this one; this call did nothing."""
 
 
 class DamagedRunError(FleetError, ValueError):
-    """A file of a training run is damaged, incomplete or was changed; nothing was written."""
+    """A file of a training run is damaged or incomplete, or has been changed; nothing was written."""
 
 
 class RunInUseError(FleetError):
@@ -84,8 +84,8 @@ class NonFiniteError(FleetError, ValueError):
 
     Attributes:
         quantity: What the number is: "reward", "observation", "final observation", "action", "critic loss", ...
-        env_index: The environment it came from; None where it cannot be traced to one.
-        step: In training the environment steps of the run by then, otherwise the step of the episode; None where
+        env_index: The environment it came from; None if it belongs to no single environment.
+        step: In training, the environment steps of the run so far; otherwise the step of the episode; None if
             neither is known.
     """
 
@@ -105,7 +105,7 @@ class WorkerError(FleetError):
 
     Attributes:
         worker: The number of the worker, or None for environments in the caller's own process.
-        env_indices: The environments concerned.
+        env_indices: The indices of the environments concerned.
     """
 
     def __init__(self, message: str, *, worker: int | None, env_indices: Sequence[int]) -> None:
@@ -120,14 +120,14 @@ class WorkerError(FleetError):
 class EnvRaisedError(WorkerError):
     """An environment raised an exception.
 
-    The instance raised is also an instance of the original exception's type, so that
-    ``except AttributeError`` around ``get_attr`` works as it does with a single environment.
+    The error is also an instance of the original exception's type, so ``except AttributeError`` around
+    ``get_attr`` works as it does with a single environment.
 
     Attributes:
         method: What the environment was doing: "make", "reset", "step", "call" or "set_attr".
-        activity: The same as code, with the name of what was called.
-        traceback_text: The traceback from where the environment runs.
-        note: What was tried about it, or what to try.
+        activity: The same as code, with the name of the method or attribute.
+        traceback_text: The environment's own traceback, from the process where it runs.
+        note: What envfleet has tried, or what you can try.
     """
 
     note: str
@@ -156,7 +156,7 @@ class WorkerStuckError(WorkerError, TimeoutError):
 
 
 def where(worker: int | None) -> str:
-    """Names the place a shard runs in, for messages."""
+    """Returns the name of the place where a shard runs, for messages."""
     return "the caller's process" if worker is None else f"worker {worker}"
 
 
@@ -210,7 +210,7 @@ def _rebuild_raised(
 
 
 def _new_error(original: type[BaseException]) -> EnvRaisedError:
-    """An empty instance of both EnvRaisedError and the original type, where Python allows the mix."""
+    """Returns an empty instance of EnvRaisedError that also has the original type, if Python allows it."""
     if issubclass(original, Exception):  # an error that were a SystemExit too would end the caller's program
         try:
             bases = (EnvRaisedError, original)

@@ -1,4 +1,4 @@
-"""Which backend suits an environment: a short measurement, then arithmetic that can be read in one sentence."""
+"""Chooses the backend for an environment: a short measurement, then a calculation that fits in one sentence."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MEASURED_SECONDS = 0.05
 _FEWEST_STEPS = 2
 _MOST_ROUNDS = 4
 _SLOWEST_SHARE = 0.7
-"""Of a round's time: more than that of two steps that take the same, also on a busy machine."""
+"""If one step takes more than this share of a round's time, the round is measured again."""
 
 _HAND_OVER = 40e-6
-"""What passing a turn to another process and back costs, in seconds."""
+"""The time to pass a turn to another process and back, in seconds."""
 
 _WORTH_IT = 1.2
 _MOSTLY_WAITING = 0.5
@@ -35,7 +35,7 @@ _MAX_WAITING_WORKERS = 64
 
 @dataclass(frozen=True)
 class StepCost:
-    """Seconds a step takes on an idle machine, and seconds of it the processor is busy. Resets are counted in."""
+    """The seconds that a step takes on an idle machine, and its seconds of processor time. Resets are included."""
 
     wall: float
     cpu: float
@@ -43,7 +43,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """A backend, the arguments it is to be made with, and why."""
+    """A backend, its arguments, and a sentence that says why it was chosen."""
 
     backend: str
     sentence: str
@@ -53,8 +53,8 @@ class Plan:
 def measure_step(env_fn: EnvFn) -> StepCost:
     """Makes one environment here, steps it with random actions for a twentieth of a second, and closes it.
 
-    A round in which one step took longer than all others together was probably one in which something was compiled,
-    or read from a disk for the first time. It is no measure of the next ones, so there is another round.
+    If one step takes longer than all others together, something was probably compiled or read from a disk for the
+    first time. Such a round says nothing about later steps, so there is another round.
     """
     with _global_generators_kept():
         env = env_fn()
@@ -73,7 +73,7 @@ def measure_step(env_fn: EnvFn) -> StepCost:
 
 
 def _measured_round(env: AnyEnv, actions: Space[Any]) -> tuple[StepCost, float]:
-    """What a step costs on average, and how much of all time the slowest took."""
+    """Returns the average cost of a step, and the share of the time that the slowest step took."""
     # The whole process's time: an environment may compute in threads of its own.
     wall, cpu, waits = time.perf_counter(), time.process_time(), _times_waited()
     steps, slowest = _random_steps(env, actions, _MEASURED_STEPS)
@@ -94,12 +94,12 @@ def _global_generators_kept() -> Iterator[None]:
 
 
 def _times_waited() -> int:
-    """How often this thread gave up its core because it had to wait for something."""
+    """Returns how often this thread has given up its core to wait for something."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def _random_steps(env: AnyEnv, actions: Space[Any], most: int) -> tuple[int, float]:
-    """How many steps were taken, at least two, and the seconds that the slowest took, with the reset after it."""
+    """Returns the number of steps taken, at least two, and the seconds of the slowest, including its reset."""
     before, slowest = time.perf_counter(), 0.0
     deadline = before + _MEASURED_SECONDS
     for step in range(1, most + 1):
@@ -114,7 +114,7 @@ def _random_steps(env: AnyEnv, actions: Space[Any], most: int) -> tuple[int, flo
 
 
 def choose(num_envs: int, cores: int, cost: StepCost) -> Plan:
-    """The backend expected to take the most steps a second."""
+    """Returns the backend that is expected to take the most steps per second."""
     step = f"a step takes {_microseconds(cost.wall)}"
     if num_envs > 1 and cost.cpu < _MOSTLY_WAITING * cost.wall and num_envs * cost.wall > 2 * _HAND_OVER:
         workers = min(num_envs, _MAX_WAITING_WORKERS)

@@ -3,8 +3,8 @@
     make_vec("LunarLander-v3", 8, randomize={"gravity": normal(-10, 1, clip=(-11.99, -0.01)),
                                              "enable_wind": choice([True, False])})
 
-The value of parameter NAME in environment i is a pure function of (seed, i, NAME). Adding a parameter, adding
-an environment or changing the backend changes no other value.
+The value of parameter NAME in environment i depends only on (seed, i, NAME). No other value changes when you add a
+parameter, add an environment or change the backend.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CELL_WIDTH = 24
 
 
 class Distribution(ABC):
-    """Where one parameter's values come from."""
+    """The distribution of one parameter."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -38,11 +38,11 @@ class Distribution(ABC):
 
     @abstractmethod
     def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """Draw `count` values, each as a number that `value` understands: float64[count]."""
+        """Draw `count` values, encoded as numbers that `value` decodes: float64[count]."""
 
     @abstractmethod
     def value(self, cell: float) -> Any:
-        """The value that a number of `cells` stands for, ready to be handed to an environment's constructor."""
+        """Decode one number of `cells` to the value for the environment's constructor."""
 
     def sample(self, rng: np.random.Generator) -> Any:
         """Draw one value."""
@@ -51,7 +51,7 @@ class Distribution(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Uniform(Distribution):
-    """Evenly spread floats between `low` and `high`; made by `uniform()`."""
+    """Floats distributed uniformly between `low` and `high`; made by `uniform()`."""
 
     low: float
     high: float
@@ -72,14 +72,14 @@ class Uniform(Distribution):
 
 @dataclass(frozen=True, repr=False)
 class Normal(Distribution):
-    """Floats from a bell curve, optionally clamped into `clip`; made by `normal()`."""
+    """Normally distributed floats, optionally clipped to `clip`; made by `normal()`."""
 
     mean: float
     std: float
     clip: tuple[float, float] | None = None
 
     def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """The values themselves; one outside `clip` becomes the nearer end of it."""
+        """The values themselves; a value outside `clip` is moved to its nearer end."""
         values = self.mean + self.std * rng.standard_normal(count)
         return values if self.clip is None else np.clip(values, *self.clip)
 
@@ -100,7 +100,7 @@ class Choice(Distribution):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """bool, int64 or float64 if every option is exactly that, else object."""
+        """bool, int64 or float64 if every option has exactly this type, otherwise object."""
         kinds = {type(option) for option in self.options}
         if kinds == {bool}:
             return np.dtype(np.bool_)
@@ -111,7 +111,7 @@ class Choice(Distribution):
         return np.dtype(object)
 
     def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
-        """The numbers of the options drawn."""
+        """The indices of the options drawn."""
         return rng.integers(len(self.options), size=count).astype(np.float64)
 
     def value(self, cell: float) -> Any:
@@ -123,7 +123,7 @@ class Choice(Distribution):
 
 
 def uniform(low: float, high: float) -> Uniform:
-    """Randomise a parameter evenly between `low` and `high` (a Python float each environment)."""
+    """Draw a parameter uniformly between `low` and `high` (one Python float per environment)."""
     distribution = Uniform(_finite("uniform()", "low", low), _finite("uniform()", "high", high))
     if distribution.low > distribution.high:
         raise ValueError(f"uniform() needs low <= high, got low={low!r} and high={high!r}; swap them?")
@@ -133,12 +133,12 @@ def uniform(low: float, high: float) -> Uniform:
 
 
 def normal(mean: float, std: float, clip: tuple[float, float] | None = None) -> Normal:
-    """Randomise a parameter around `mean` with standard deviation `std` (a Python float each environment).
+    """Draw a parameter around `mean` with standard deviation `std` (one Python float per environment).
 
     Args:
-        mean: Centre of the bell curve.
+        mean: Mean of the normal distribution.
         std: Standard deviation, zero or more.
-        clip: `(low, high)`; values outside are moved to the nearer end. None leaves them alone.
+        clip: `(low, high)`; values outside are moved to the nearer end. None does not limit them.
     """
     std_value = _finite("normal()", "std", std)
     if std_value < 0:
@@ -147,11 +147,11 @@ def normal(mean: float, std: float, clip: tuple[float, float] | None = None) -> 
 
 
 def choice(options: Sequence[Any] | npt.NDArray[Any]) -> Choice:
-    """Randomise a parameter over `options`, each equally likely.
+    """Draw a parameter from `options`, each equally likely.
 
     Args:
         options: A list, tuple, range or one-dimensional array with at least one entry. The chosen option is
-            handed to the environment as it is; entries of an array become plain Python values.
+            passed to the environment unchanged; entries of an array become plain Python values.
     """
     if isinstance(options, np.ndarray) and options.ndim == 1:
         options = options.tolist()
@@ -166,14 +166,14 @@ def choice(options: Sequence[Any] | npt.NDArray[Any]) -> Choice:
 
 
 class ParameterTable(Mapping[str, npt.NDArray[Any]]):
-    """The parameters each environment was made with: a mapping of name to a read-only column.
+    """The parameters of each environment: a mapping from names to read-only columns.
 
     `table["gravity"]` is an array of shape (num_envs,), `table.row(3)` holds the constructor keywords of
-    environment 3, and printing the table prints it. Two tables are equal when all their values are.
+    environment 3, and `print(table)` shows all values. Two tables are equal if all their values are equal.
 
     Args:
-        columns: One array of shape (num_envs,) a parameter; copied.
-        num_envs: The number of rows, which a table without parameters has too.
+        columns: One array of shape (num_envs,) per parameter; copied.
+        num_envs: The number of rows; a table without parameters has rows too.
     """
 
     def __init__(self, columns: Mapping[str, npt.NDArray[Any]], num_envs: int) -> None:
@@ -225,13 +225,13 @@ class ParameterTable(Mapping[str, npt.NDArray[Any]]):
 
 
 def draw_parameters(randomize: Mapping[str, Distribution], num_envs: int, seed: int) -> ParameterTable:
-    """Draw every environment's parameters.
+    """Draw the parameters of every environment.
 
     Args:
-        randomize: Constructor parameter to distribution, made by `uniform()`, `normal()` or `choice()`.
-        num_envs: How many environments, one or more.
+        randomize: Maps constructor parameters to distributions, made by `uniform()`, `normal()` or `choice()`.
+        num_envs: The number of environments, one or more.
         seed: Zero or more. The same seed gives environment i the same values, whatever the other parameters
-            and however many environments there are.
+            and the number of environments are.
     """
     num_envs = _integer("num_envs", num_envs, at_least=1)
     seed = _integer("randomize_seed", seed, at_least=0)
@@ -255,12 +255,12 @@ def check_parameter_names(names: Iterable[str], constructor: Callable[..., Any],
 
     Args:
         names: The names to be passed as keywords.
-        constructor: A class, function, `functools.partial` or other callable. One that takes `**kwargs`, or
-            whose signature Python cannot tell, is taken to accept every name.
-        env_id: What the error calls the environment.
+        constructor: A class, function, `functools.partial` or other callable. If it takes `**kwargs`, or if its
+            signature is unknown, every name is accepted.
+        env_id: The name of the environment in the error.
 
     Raises:
-        TypeError: naming the unknown names, a likely spelling for each, and every accepted name.
+        TypeError: with the unknown names, a likely spelling for each, and all accepted names.
     """
     accepted = _accepted_keywords(constructor)
     if accepted is None:
@@ -274,12 +274,12 @@ def check_parameter_names(names: Iterable[str], constructor: Callable[..., Any],
 
 
 def fresh_seed() -> int:
-    """A seed from the operating system's entropy: 0 <= seed < 2**63, so that it fits an int64."""
+    """Return a seed from the operating system's entropy: 0 <= seed < 2**63, so it fits into an int64."""
     return secrets.randbits(63)
 
 
 def generator(seed: int, key: tuple[int, ...], name: str) -> np.random.Generator:
-    """The source of one parameter's values, apart from all that differ in seed, key or name."""
+    """Return the random generator of one parameter; any other seed, key or name gives an independent one."""
     # crc32 because Python's own hash() of a string differs from process to process; PCG64 by name because
     # NumPy may change what default_rng() picks.
     key = (*key, zlib.crc32(name.encode()))
@@ -287,7 +287,7 @@ def generator(seed: int, key: tuple[int, ...], name: str) -> np.random.Generator
 
 
 def _accepted_keywords(constructor: Callable[..., Any]) -> list[str] | None:
-    """The keywords a callable accepts in their order, None if any or unknown."""
+    """Return the keywords that a callable accepts, in order; None if it accepts any, or if they are unknown."""
     try:
         parameters = inspect.signature(constructor).parameters.values()
     except ValueError:
@@ -369,7 +369,7 @@ def _cell(value: object) -> str:
 
 
 def _shown_rows(num_envs: int) -> list[int | None]:
-    """The rows a printed table shows; None stands for those left out."""
+    """Return the rows that a printed table shows; None stands for rows that are left out."""
     if num_envs <= _HEAD_ROWS + _TAIL_ROWS + 1:
         return list(range(num_envs))
     return [*range(_HEAD_ROWS), None, *range(num_envs - _TAIL_ROWS, num_envs)]

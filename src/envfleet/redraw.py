@@ -1,14 +1,14 @@
 """New parameters for every episode: ``make_vec(..., randomize={...}, randomize_on="reset")``.
 
-Every environment has a stream of its own. Each of its resets, asked for or automatic, takes the next episode from
-it: a value for every parameter, and a seed. A stream is fixed by where it begins:
+Each environment has its own random stream. Each reset, explicit or automatic, takes the next episode from the stream: a
+value for every parameter, and a seed. The start of a stream determines all of it:
 
-- ``reset(seed=s)`` begins it anew from the environment's own seed; that first episode is played with the seed itself.
-- Until the first such reset it begins from ``randomize_seed`` and the environment's index.
-- An environment made again after a failure begins it from the seed it is then reset with, or if there was none, from
-  ``randomize_seed``, its index and how often it was made again.
+- ``reset(seed=s)`` restarts the stream from the environment's own seed. The first episode uses this seed itself.
+- Before the first such reset, the stream starts from ``randomize_seed`` and the environment's index.
+- After a failure, the stream of the new environment starts from the seed of its first reset. Without such a seed, it
+  starts from ``randomize_seed``, the index and the number of times that the environment was made again.
 
-Who runs the environment, and with how many others, has no part in it.
+The backend and the number of environments do not matter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Randomize: TypeAlias = Mapping[str, Distribution]
 
 _SEEDS = ""
-"""Under this name, which no parameter can have, the seeds are drawn."""
+"""The name under which seeds are drawn. No parameter can have this name."""
 
 _AHEAD = 16
 
@@ -40,20 +40,20 @@ _LARGEST = 2**64 - 1
 
 
 class Episode(NamedTuple):
-    """What one episode is played with: a number for each parameter, as its distribution knows it, and a seed."""
+    """The values of one episode: a number for each parameter, encoded by its distribution, and a seed."""
 
     cells: tuple[float, ...]
     seed: int
 
     def parameters(self, randomize: Randomize) -> dict[str, Any]:
-        """The constructor keywords."""
+        """Returns the constructor keywords."""
         pairs = zip(randomize.items(), self.cells, strict=True)
         return {name: distribution.value(cell) for (name, distribution), cell in pairs}
 
 
 @final
 class EpisodeStream:
-    """The episodes of one environment, one after another; drawn some at a time, which changes nothing but the speed."""
+    """The episodes of one environment, one after another. Several are drawn at a time, only for speed."""
 
     def __init__(self, randomize: Randomize, entropy: int, key: tuple[int, ...] = ()) -> None:
         self._sources = [(each, generator(entropy, key, name)) for name, each in randomize.items()]
@@ -61,7 +61,7 @@ class EpisodeStream:
         self._ahead: deque[Episode] = deque()
 
     def next(self) -> Episode:
-        """The next episode."""
+        """Returns the next episode."""
         if not self._ahead:
             columns = [distribution.cells(rng, _AHEAD).tolist() for distribution, rng in self._sources]
             # 32 bits: the most that every library which takes seeds accepts.
@@ -81,7 +81,7 @@ class ParameterStream:
     index: int
 
     def stream(self, seed: int | None = None, restarts: int = 0) -> EpisodeStream:
-        """The stream after ``reset(seed=seed)``, or of an environment made again for the ``restarts``-th time."""
+        """Returns the stream after ``reset(seed=seed)``, or after the ``restarts``-th restart of the environment."""
         if seed is not None:
             return EpisodeStream(self.randomize, seed)
         key = (self.index, restarts) if restarts else (self.index,)
@@ -94,9 +94,9 @@ class RedrawnEnv:
     """Makes one environment, and makes it again for every episode: the ``env_fn`` of a fleet that redraws.
 
     Attributes:
-        origin: Where its parameters come from.
-        make: Makes one, from the parameters drawn.
-        make_again: The same for those after the first, which need no more checks.
+        origin: What its streams start from.
+        make: Makes an environment from the parameters drawn.
+        make_again: The same for all environments after the first, which need no more checks.
     """
 
     origin: ParameterStream
@@ -104,20 +104,20 @@ class RedrawnEnv:
     make_again: Callable[[dict[str, Any]], AnyEnv]
 
     def __call__(self) -> AnyEnv:
-        """One with the parameters that it has until its first reset."""
+        """Makes the environment with the parameters that it has before its first reset."""
         return self.make(self.origin.stream().next().parameters(self.origin.randomize))
 
 
 @final
 @dataclass(frozen=True)
 class StreamRecord:
-    """One environment's row of the block, which outlives its process.
+    """The row of one environment in the block. It outlives the environment's process.
 
     Attributes:
-        cells: float64 (parameters,): those of the present episode.
-        places: uint64 (2, PLACE_WORDS): where the present episode and the one before lie in their streams; which is
-            which, the number of the episode tells.
-        episodes: uint64 (1,): how many it has begun.
+        cells: float64 (parameters,): the parameters of the current episode.
+        places: uint64 (2, PLACE_WORDS): the positions of the current episode and the one before in their streams. The
+            episode number in each tells which is which.
+        episodes: uint64 (1,): the number of episodes begun.
     """
 
     cells: npt.NDArray[np.float64]
@@ -127,7 +127,7 @@ class StreamRecord:
 
 @final
 class Redraw:
-    """One environment's episodes: makes the environment of each. ``restarts``: how often it was made after failures."""
+    """Makes one environment for each episode. ``restarts``: how often it was made again after failures."""
 
     def __init__(self, env_fn: RedrawnEnv, record: StreamRecord, restarts: int) -> None:
         self._env_fn, self._record = env_fn, record
@@ -141,7 +141,7 @@ class Redraw:
         self._drawn = 0
 
     def next(self, old: AnyEnv, seed: int | None) -> tuple[AnyEnv, int]:
-        """Closes the environment of the last episode; returns that of the next one, and the seed to reset it with."""
+        """Closes the environment of the last episode. Returns that of the next episode, and the seed of its reset."""
         if seed is not None:
             self._begin_stream(seed, 0)
         episode = self._stream.next()
@@ -153,7 +153,7 @@ class Redraw:
         return self._make(old, episode), episode.seed if seed is None else seed
 
     def restore(self, old: AnyEnv, number: int) -> AnyEnv:
-        """Goes back to the episode of this number, which another process had begun; returns its environment."""
+        """Returns to the episode with this number, which another process has begun, and makes its environment."""
         noted, kind, start, drawn = self._record.places[number % 2].tolist()
         if noted != number or kind == _UNKNOWN:
             raise LookupError("it is not known which parameters it had")
@@ -179,13 +179,13 @@ class Redraw:
 
 
 def redrawn(env_fns: Any) -> Randomize:
-    """What the environments of a fleet draw anew for every episode: nothing, if they are ordinary ones."""
+    """Returns what a fleet's environments draw for every episode; ordinary environments draw nothing."""
     first = env_fns[0]
     return first.origin.randomize if isinstance(first, RedrawnEnv) else {}
 
 
 def table_of(randomize: Randomize, cells: npt.NDArray[np.float64]) -> ParameterTable:
-    """The parameters of all environments from their cells, float64[num_envs, parameters]."""
+    """Returns the parameters of all environments, from their cells, float64[num_envs, parameters]."""
     columns = {}
     for (name, distribution), column in zip(randomize.items(), cells.T.tolist(), strict=True):
         columns[name] = values = np.empty(len(cells), dtype=distribution.dtype)

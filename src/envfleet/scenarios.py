@@ -1,9 +1,9 @@
-"""Scenarios in words: what to randomise and what to sweep, as one writes it on a command line.
+"""Scenarios as text: what to randomise and what to sweep, as written on a command line.
 
     parse_randomize(["lunar-lander", "gravity=uniform(-11, -9)"])
     parse_sweep("gravity=-12:-2:6")
 
-Texts are read as Python literals and never run. What `format_randomize` writes, `parse_randomize` reads.
+Texts are read as Python literals and never executed. `parse_randomize` reads what `format_randomize` writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRESETS: Mapping[str, Mapping[str, Distribution]] = MappingProxyType(
         ),
     }
 )
-"""What `parse_randomize` knows by name: the parameters an environment has, with ranges it accepts."""
+"""The presets of `parse_randomize`: parameters of an environment, with ranges that it accepts."""
 
 _RANDOMIZE_EXAMPLE = (
     "gravity=uniform(-11, -9), gravity=normal(-10, 1, -11.99, -0.01) or enable_wind=choice(True, False)"
@@ -42,13 +42,13 @@ _SWEEP_EXAMPLE = "gravity=-11:-2:6 (six values from -11 to -2), wind_power=0,5,1
 
 @dataclass(frozen=True)
 class Sweep:
-    """One constructor parameter and the values it is to take, one scenario each."""
+    """One constructor parameter and its values; each value is one scenario."""
 
     name: str
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        """As `parse_sweep` reads it."""
+        """Return the text that `parse_sweep` reads."""
         return f"{self.name}={','.join(map(repr, self.values))}"
 
 
@@ -56,9 +56,9 @@ def parse_randomize(texts: Sequence[str]) -> dict[str, Distribution]:
     """Read distributions, or the names of presets, for `make_vec(randomize=...)`.
 
     Args:
-        texts: Each `name=uniform(low, high)`, `name=normal(mean, std)`, `name=normal(mean, std, low, high)`,
-            `name=choice(a, b, ...)`, or a preset of `PRESETS`. A parameter written out takes the place of a
-            preset's, wherever it stands.
+        texts: Each is `name=uniform(low, high)`, `name=normal(mean, std)`, `name=normal(mean, std, low, high)`,
+            `name=choice(a, b, ...)`, or a preset of `PRESETS`. A parameter that is given explicitly replaces that of
+            a preset, in any order.
     """
     if isinstance(texts, str):
         raise TypeError(f"parse_randomize() needs a list of texts, got the text {texts!r}: write [{texts!r}].")
@@ -76,14 +76,14 @@ def parse_randomize(texts: Sequence[str]) -> dict[str, Distribution]:
 
 
 def format_randomize(randomize: Mapping[str, Distribution]) -> dict[str, str]:
-    """Write distributions by name as texts: `parse_randomize` of "name=text" gives the distribution back."""
+    """Write distributions as texts, by name; `parse_randomize` of "name=text" returns the distribution."""
     return {name: _formatted(name, distribution) for name, distribution in randomize.items()}
 
 
 def parse_sweep(text: str) -> Sweep:
-    """Read `name=start:stop:count`, evenly spaced values with both ends, or `name=a,b,c`, any literals.
+    """Read `name=start:stop:count` (evenly spaced values, both ends included) or `name=a,b,c` (any literals).
 
-    Whole values between ends written as integers are integers, since a constructor may insist on them.
+    If both ends are written as integers and all values are whole, the values are integers: a constructor may need them.
     """
     name, value = _split(text, _SWEEP_EXAMPLE)
     if ":" in value:

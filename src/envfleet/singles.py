@@ -1,4 +1,4 @@
-"""Single environments: from an id, a spec or a function to what makes one."""
+"""Makes single environments, from an id, a spec or a function."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ EnvMaker: TypeAlias = Callable[..., AnyEnv]
 Wrapper: TypeAlias = Callable[[AnyEnv], AnyEnv]
 
 _CALLABLE = "callable"
-"""The namespace of specs that stand for a function: it is called as it is, not through gymnasium.make."""
+"""The namespace of specs that stand for a function. The function is called directly, not by gymnasium.make."""
 
 
 def is_function(spec: EnvSpec) -> bool:
-    """Whether the spec stands for a function that was given instead of an id."""
+    """Returns whether the spec stands for a function that was given instead of an id."""
     return spec.namespace == _CALLABLE
 
 
 def spec_of(what: Any) -> EnvSpec:
-    """The spec of a registered id, of a function or class, or a copy of the one given."""
+    """Returns the spec of a registered id, of a function or of a class; a given spec is copied."""
     if isinstance(what, EnvSpec):
         return copy.deepcopy(what)
     if isinstance(what, str):
@@ -54,7 +54,7 @@ def _register_atari(env_id: str) -> None:
 
 
 def make_env(spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper], drawn: dict[str, Any]) -> AnyEnv:
-    """Makes an environment with all its arguments, those drawn at random included."""
+    """Makes an environment with all its arguments, including those drawn at random."""
     kwargs = {**env_kwargs, **drawn}
     if is_function(spec):
         assert callable(spec.entry_point)
@@ -69,7 +69,7 @@ def make_env(spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapp
 def redrawn_env(
     spec: EnvSpec, env_kwargs: dict[str, Any], wrappers: Sequence[Wrapper], origin: ParameterStream
 ) -> RedrawnEnv:
-    """Makes one environment after another, each with the parameters of its episode."""
+    """Returns a function that makes one environment after another, each with the parameters of its episode."""
     # Gymnasium's checker looks at an environment's first steps only, so that the first one is enough.
     unchecked = {} if is_function(spec) else {"disable_env_checker": True}
     return RedrawnEnv(

@@ -1,4 +1,4 @@
-"""Measures an unknown environment in a process of its own, where it can do no harm."""
+"""Measures an unknown environment in a separate process, where it can do no harm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.runtime import AwakeClock, forks_unreported, has_threads, main_module_hidden, start_quietly
 
 TIME_LIMIT = 20.0
-"""Seconds; one that takes longer to be made and to take a few steps is slow enough for a process of its own."""
+"""In seconds. An environment that needs more time for its first steps runs in worker processes."""
 
 _GRACE = 1.0
 _LOOK_EVERY = 0.05
@@ -25,19 +25,19 @@ _LOOK_EVERY = 0.05
 
 @final
 class TrialRaisedError(Exception):
-    """The environment raised, or could not be sent to a process of its own; the text says what."""
+    """The environment raised, or could not be sent to a separate process; the message says which."""
 
 
 @final
 class TrialLostError(Exception):
-    """The environment ended or hung the process it was measured in; the text is the rest of a sentence about it."""
+    """The environment ended or hung the process that measured it; the message completes a sentence about it."""
 
 
 def measure_apart(env_fn: EnvFn) -> StepCost:
-    """What ``measure_step`` finds, in a process that may crash, end or hang without harm to this one.
+    """Returns the result of ``measure_step``, from a process that may crash, end or hang without harm to this one.
 
-    It is a copy of this process if that has no threads, which an environment might wait for in vain; else it is a new
-    one, to which the function is sent.
+    If this process has no threads, the other one is a fork of it. If it has threads, a fork would lack them, and an
+    environment might wait for them forever. Then the other one is a new process, to which the function is sent.
     """
     ours, theirs = Pipe()
     try:

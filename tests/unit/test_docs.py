@@ -3,26 +3,34 @@
 import ast
 import builtins
 import dataclasses
+import importlib
 import json
+import pkgutil
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import envfleet
 import envfleet.errors
 import envfleet.native
 import envfleet.train
-import envfleet.wrappers
 from envfleet.cli import main
 from envfleet.cli.settings import parse_request
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DESCRIBED = [page for page in PAGES if page.name != "code-tour.md"]  # which is about private names
+PACKAGES = [
+    "envfleet",
+    *(f"envfleet.{info.name}" for info in pkgutil.iter_modules(envfleet.__path__) if info.ispkg and info.name != "cli"),
+]
+TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
     for page in PAGES
@@ -73,21 +81,53 @@ def test_commands_about_runs_fail_for_want_of_a_run_only(command, capsys, tmp_pa
     assert "RUN" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("module", "heading"),
-    [
-        (envfleet, "envfleet"),
-        (envfleet.native, "envfleet.native"),
-        (envfleet.wrappers, "envfleet.wrappers"),
-        (envfleet.train, "envfleet.train"),
-    ],
-)
-def test_the_api_page_lists_exactly_the_public_names(module, heading):
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_api_page_lists_exactly_the_public_names(package):
     page = (ROOT / "docs" / "api.md").read_text()
-    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    section = re.search(rf"^## {re.escape(package)}\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
     assert section is not None
     cells = re.findall(r"^\| (`[^|]*) \|", section.group(1), re.MULTILINE)
-    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell)) == list(module.__all__)
+    names = sorted(name for cell in cells for name in re.findall(r"`(\w+)`", cell))
+    assert names == list(importlib.import_module(package).__all__)
+
+
+def test_the_api_page_has_no_section_of_a_package_that_is_not_there():
+    sections = re.findall(r"^## (.*)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert sorted(sections) == sorted(PACKAGES)
+
+
+@pytest.mark.parametrize("page", DESCRIBED, ids=lambda page: page.name)
+def test_classes_that_the_documentation_names_are_there(page):
+    """Public ones, Python's, Gymnasium's, those of the page's own examples, tests, and what others call theirs."""
+    text = page.read_text()
+    known = {name for package in PACKAGES for name in importlib.import_module(package).__all__}
+    known |= {name for module in (builtins, gymnasium.spaces, gymnasium.wrappers) for name in vars(module)}
+    known |= set(re.findall(r"^class (\w+)", text, re.MULTILINE))
+    known |= {name for test in TESTS for name in re.findall(r"^class (Test\w+)", test.read_text(), re.MULTILINE)}
+    known |= {"Action", "MjData", "Params", "State"}  # of C++ and of MuJoCo
+    assert sorted({name for name in inline_code(text) if re.fullmatch(r"[A-Z][a-z]\w+", name)} - known) == []
+
+
+@pytest.mark.parametrize("page", DESCRIBED, ids=lambda page: page.name)
+def test_names_with_dots_that_the_documentation_gives_lead_somewhere(page):
+    """Both `envfleet.package.name` and what fleets and agents are said to have."""
+    with envfleet.make_vec("CartPole-v1", 1, "sync") as envs:
+        of_fleets = set(vars(envs))
+    of_fleets |= {
+        name for fleet in envfleet.__all__ if fleet.endswith("VectorEnv") for name in dir(getattr(envfleet, fleet))
+    }
+    for code in inline_code(page.read_text()):
+        for name in re.findall(r"\benvfleet(?:\.\w+)+", code):
+            pkgutil.resolve_name(name)
+        for name in re.findall(r"\benvs\.(\w+)", code):
+            assert name in of_fleets, f"no fleet has {name}"
+        for name in re.findall(r"\bagent\.(\w+)", code):
+            assert name in dir(envfleet.train.Agent), f"an agent has no {name}"
+
+
+def inline_code(text):
+    """What stands between single backticks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
 
 
 def test_every_fault_in_the_table_has_a_test_that_exists() -> None:

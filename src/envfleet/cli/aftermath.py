@@ -1,4 +1,4 @@
-"""What follows a training: a score, curves, a video, and what to try next."""
+"""The steps after a training: evaluation, curves, a video, and commands to try next."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from envfleet.train.showcase import showcase
 
 
 def finish(result: TrainingResult, options: RunOptions) -> int:
-    """Evaluate, plot and film a finished run's agent, and say where everything is; returns the exit code.
+    """Evaluate, plot and film a finished run's agent, and print where everything is; returns the exit code.
 
-    A part that cannot be done is said to be missing, and the others are done all the same: the training is not lost.
+    If one part fails, a line says so, and the other parts are still done. The training is not lost.
     """
     began = time.monotonic()
     parts: dict[str, Callable[[], str]] = {}
@@ -53,7 +53,7 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
 
 
 def say_what_is_left(result: TrainingResult) -> None:
-    """Say how to get what follows a training, after an interruption that came too late for the training itself."""
+    """Print how to get the remaining parts, if an interruption came after the end of the training."""
     print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
 
 

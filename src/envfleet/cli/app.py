@@ -1,4 +1,4 @@
-"""`envfleet COMMAND`: finds the command, and turns what goes wrong into a sentence and an exit code."""
+"""`envfleet COMMAND`: runs the command, and turns errors into a message and an exit code."""
 
 from __future__ import annotations
 

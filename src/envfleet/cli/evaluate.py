@@ -1,4 +1,4 @@
-"""`envfleet evaluate`: how good a run's agent is, in one scenario or across several."""
+"""`envfleet evaluate`: the returns of a run's agent, in one scenario or across several."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class _Options:
 
     Attributes:
         run: the run's folder.
-        episodes: how many, in each scenario.
+        episodes: the number of episodes per scenario.
         seed: fixes the episodes; none of them occurred in training.
-        sweep: parameters to vary, one after the other and a scenario each value: gravity=-11:-2:6 is six values, the
-            first and the last given; wind_power=0,5,10 and enable_wind=True,False list them.
+        sweep: parameters to vary, one after the other; each value is one scenario. gravity=-11:-2:6 means six values
+            from -11 to -2; wind_power=0,5,10 and enable_wind=True,False list the values.
         plot: where to draw a sweep; by default scenarios.png in the run.
         env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
-        randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
-        stochastic: draw actions from the policy instead of taking the likeliest.
-        num_envs: how many copies of the environment are stepped at once.
+        randomize: parameters drawn for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
+        stochastic: draw actions from the policy instead of taking the most likely.
+        num_envs: the number of environments stepped at once.
         backend: where they run: "auto" (measured), "sync" (this thread), "process" (worker processes) or "ray" (actors
             on several machines).
         as_json: print one line of JSON instead of a table.
@@ -131,6 +131,6 @@ def _plot(scenarios: Sequence[Scenario], options: _Options) -> None:
 
 
 def _say_under_way(text: str) -> None:
-    """One line that is written over; nothing where it would be kept."""
+    """Print a line that the next one replaces; print nothing if the output is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""How texts become settings: tyro, with rules for what only envfleet has."""
+"""Parses command lines with tyro, with additional rules for envfleet's own types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Randomize: TypeAlias = Mapping[str, Distribution]
 """Parameters drawn at random."""
 
 Sweeps: TypeAlias = tuple[Sweep, ...]
-"""Parameters and the values each is to take."""
+"""Parameters and the values of each."""
 
 _Options = TypeVar("_Options")
 _Value = TypeVar("_Value")
@@ -30,7 +30,7 @@ _LISTS = ("--env-kwargs", "--randomize", "--sweep")
 
 
 def parse(options: type[_Options], command: str, argv: Sequence[str], description: str | None = None) -> _Options:
-    """Read `options`, a dataclass, from a command's arguments; ends the program after a help text or an error."""
+    """Read `options`, a dataclass, from a command's arguments; exit the program after a help text or an error."""
     _refuse_repeated_lists(argv)
     # Alone, because tyro's help is silent about positional arguments that were given.
     argv = ["--help"] if {"-h", "--help"} & set(argv) else argv
@@ -38,12 +38,12 @@ def parse(options: type[_Options], command: str, argv: Sequence[str], descriptio
 
 
 def parse_known(options: type[_Options], command: str, argv: Sequence[str]) -> tuple[_Options, list[str]]:
-    """Like `parse`, but arguments that are none of its own are returned and not refused."""
+    """Like `parse`, but unknown arguments are returned instead of refused."""
     return tyro.cli(options, prog=f"envfleet {command}", args=argv, registry=_registry(), return_unknown_args=True)
 
 
 def parse_env_kwargs(texts: Sequence[str]) -> dict[str, Any]:
-    """Read `name=value` texts: a value is a Python literal such as -9.8, True or [1, 2], or else the text itself."""
+    """Read `name=value` texts. A value is a Python literal such as -9.8, True or [1, 2], otherwise a string."""
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -109,7 +109,7 @@ def _number_spec() -> PrimitiveConstructorSpec[int]:
 
 
 def _whole_number(text: str) -> int:
-    """Also 300_000 and 3e5, as people write numbers of steps."""
+    """Read an integer; 300_000 and 3e5 are allowed, as people write numbers of steps."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether a command may import the modules that a run names: by option, or by asking at the terminal."""
+"""Decides whether a command may import the modules that a run names: by option, or by asking at the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Permission:
-    """What may be imported.
+    """Which modules may be imported.
 
     Attributes:
         allow_import: import the modules that the run's configuration names, which executes them. Runs that you
@@ -27,7 +27,7 @@ class Permission:
     allow_module: Annotated[str | None, arg(metavar="MODULE", help_behavior_hint="")] = None
 
     def for_run(self, run: Path) -> AllowImport:
-        """What to allow for a run, after a question if that is needed and there is somebody to answer."""
+        """Return what is allowed for a run; ask first, if that is necessary and there is a terminal."""
         # Late: with the folder comes torch, which takes seconds to load, and a help text does not need it.
         from envfleet.errors import UntrustedRunError
         from envfleet.train.folder import RunFolder

@@ -16,13 +16,13 @@ from envfleet.cli.parsing import parse
 class _Options:
     """Draw learning curves: returns, episode lengths, losses, entropy and speed over environment steps.
 
-    Runs that differ in their seed alone become one curve, their mean, with a band from the lowest to the highest.
+    Runs that differ only in their seed become one curve: their mean, with a band from the lowest to the highest.
 
     Attributes:
         runs: the runs' folders.
-        output: where to: .png, or .pdf and .svg for print; by default curves.png, in the folder of a single run, in
-            the working directory for several.
-        smoothing: the moving average's window as a share of the longest run; 0 for none.
+        output: the file to write: .png, or .pdf and .svg for print. The default is curves.png, in the folder of a
+            single run, or in the working directory for several runs.
+        smoothing: the window of the moving average, as a share of the longest run; 0 for none.
     """
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...", help_behavior_hint="(required)")]

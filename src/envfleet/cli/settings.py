@@ -1,4 +1,4 @@
-"""The settings of `envfleet train`: the fields of an algorithm's configuration, in groups that read well."""
+"""The settings of `envfleet train`: the fields of an algorithm's configuration, in groups."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _GROUPS = {
     "environment": ("num_envs", "backend", "env_kwargs", "randomize", "randomize_on", "reseed_every"),
     "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
 }
-"""Which settings are shown together. All others are shown as the algorithm's own."""
+"""Which settings are shown together. All others are shown under the name of the algorithm."""
 
 _HELP = {
     "env_kwargs": "constructor arguments of the environment, such as gravity=-5 enable_wind=True.",
     "randomize": "parameters that vary, such as gravity=uniform(-11,-9), "
     "gravity=normal(-10,1,-11.99,-0.01) and enable_wind=choice(True,False), or the preset lunar-lander.",
 }
-"""What a command line takes where Python takes a dict."""
+"""The help texts of settings that are dicts in Python and texts on the command line."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What to do beside the training.
+    """What to do in addition to the training.
 
     Attributes:
-        eval_episodes: episodes to evaluate the agent on afterwards; 0 for none.
-        showcase: make no video of it.
+        eval_episodes: number of evaluation episodes after the training; 0 for none.
+        showcase: make no video of the agent.
         wandb: also log to Weights & Biases.
     """
 
@@ -51,7 +51,7 @@ class RunOptions:
     wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
 
     def check(self) -> None:
-        """Refuse now what would otherwise fail when the training is over, or has begun."""
+        """Refuse invalid options now, which would otherwise fail during or after the training."""
         if self.eval_episodes < 0:
             raise UsageError(f"--eval-episodes must be 0 or more, got {self.eval_episodes}.")
         if self.wandb:
@@ -60,12 +60,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Request:
-    """What `envfleet train` was asked for.
+    """The parsed arguments of `envfleet train`.
 
     Attributes:
-        config: what to learn and how.
-        run_dir: where to, None for a new folder below `runs`.
-        options: what else to do.
+        config: the configuration of the training.
+        run_dir: the run's folder; None for a new folder below `runs`.
+        options: what to do in addition.
     """
 
     config: TrainConfig
@@ -74,7 +74,7 @@ class Request:
 
 
 def parse_request(argv: Sequence[str]) -> Request:
-    """Read the arguments of `envfleet train`; defaults are those of the algorithm, or of the environment's preset."""
+    """Read the arguments of `envfleet train`; defaults come from the algorithm or the environment's preset."""
     algo = _given_algo(argv)
     guess = next((text for text in argv if (text, algo) in PRESETS), "")
     form = _parse_form(preset(guess, algo), argv)
@@ -85,7 +85,7 @@ def parse_request(argv: Sequence[str]) -> Request:
 
 
 def _given_algo(argv: Sequence[str]) -> str:
-    """The algorithm decides which settings there are, so it is needed before they can be read."""
+    """Return the algorithm. It decides which settings exist, so it is needed before they can be read."""
     texts = [text.removeprefix("--algo=") for text in argv if text.startswith("--algo=")]
     texts += [value for flag, value in pairwise(argv) if flag == "--algo"]
     return texts[-1] if texts and texts[-1] in CONFIGS else _DEFAULT_ALGO
@@ -102,7 +102,7 @@ def _parse_form(defaults: TrainConfig, argv: Sequence[str]) -> Any:
 
 
 def _form(defaults: TrainConfig) -> type[Any]:
-    """A dataclass with the configuration's fields, `defaults` as defaults and a nested dataclass for each group."""
+    """Return a dataclass with the configuration's fields and defaults, and a nested dataclass for each group."""
     help_texts = _help_texts(type(defaults))
     grouped = {name for names in _GROUPS.values() for name in names}
     own = [entry.name for entry in dataclasses.fields(defaults) if entry.name not in {"env_id", *grouped}]

@@ -16,16 +16,16 @@ from envfleet.cli.permission import Permission
 
 @dataclass(frozen=True)
 class _Options:
-    """Film episodes of a run's agent: a video, and a still of the best episode beside it.
+    """Film episodes of a run's agent: makes a video, and a still picture of the best episode.
 
     Attributes:
         run: the run's folder.
-        episodes: how many.
-        seed: fixes the episodes; with that of an evaluation they are the first ones of its environments.
-        output: the video, ending in .mp4; by default showcase.mp4 in the run.
+        episodes: the number of episodes.
+        seed: fixes the episodes; with the seed of an evaluation, they are the first episodes of its environments.
+        output: the video file, ending in .mp4; by default showcase.mp4 in the run.
         env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
-        randomize: parameters drawn anew for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
-        stochastic: draw actions from the policy instead of taking the likeliest.
+        randomize: parameters drawn for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
+        stochastic: draw actions from the policy instead of taking the most likely.
         permission: what the run may import.
     """
 
@@ -40,7 +40,7 @@ class _Options:
 
 
 def need_no_screen() -> None:
-    """Keep SDL, which draws many environments, from looking for a screen and complaining that there is none."""
+    """Tell SDL, which draws many environments, not to look for a screen, so that it does not complain."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 

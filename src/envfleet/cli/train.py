@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Resumption:
-    """Go on with a run that was stopped, as if it had not been.
+    """Continue a stopped run; the result is the same as without the stop.
 
     Attributes:
         resume: the run's folder. All its settings stay as they are.
-        run: what else to do.
+        run: what to do in addition.
         permission: what the run may import.
     """
 
@@ -70,7 +70,7 @@ def _resume(argv: Sequence[str]) -> int:
 
 
 def _ended(result: TrainingResult, options: RunOptions) -> int:
-    """Do the rest, unless the run was stopped; returns the exit code."""
+    """Evaluate, plot and film the agent, unless the run was stopped; return the exit code."""
     from envfleet.cli.aftermath import finish, say_what_is_left
 
     if result.stopped_by is None:

@@ -1,4 +1,4 @@
-"""What went wrong, as a sentence for whoever typed the command."""
+"""Turns errors into messages for the user of a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import envfleet
 from envfleet.errors import EnvRaisedError, FleetError
 
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells count it: 128 and the signal's number."""
+"""The exit code of a program that was ended by Ctrl-C, as in shells: 128 plus the signal's number."""
 
 _TRAIN_EXTRA = frozenset(
     ("docstring_parser", "imageio_ffmpeg", "matplotlib", "rich", "safetensors", "tensorboard", "torch", "tyro")
@@ -20,14 +20,14 @@ _PACKAGE = Path(envfleet.__file__).parent
 
 
 class UsageError(ValueError):
-    """The command was used in a way it does not offer."""
+    """The command was used in a wrong way."""
 
 
 def explained(error: Exception) -> str | None:
-    """The error as a sentence, or None for a surprise that deserves its traceback.
+    """Return the error as a message, or None for an unexpected error, which needs its traceback.
 
-    What envfleet says itself, and what is known to be about the user's environment, files or installation, needs no
-    traceback. A ValueError from the depths of a library does.
+    Errors raised by envfleet itself, and errors about the user's environment, files or installation, need no
+    traceback. A ValueError from inside a library does.
     """
     missing = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if missing in _TRAIN_EXTRA:
@@ -43,7 +43,7 @@ def explained(error: Exception) -> str | None:
 
 
 def _said_by_envfleet(error: Exception) -> bool:
-    """Whether a `raise` of envfleet's own raised it: then somebody has written the sentence."""
+    """Return whether a `raise` in envfleet itself raised the error, so that its message was written for users."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or not isinstance(error, (ValueError, TypeError, OSError)):
         return False

@@ -1,4 +1,4 @@
-"""`envfleet tune`: what runs an environment fastest on this machine."""
+"""`envfleet tune`: measures what runs an environment fastest on this machine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 class _Options:
     """Measure what runs an environment fastest on this machine, and print the line of code that makes it.
 
-    Backends, numbers of workers and batch sizes take turns with random actions. The table shows steps per second, the
-    median of all turns and the lowest to the highest of them.
+    Backends, numbers of workers and batch sizes take turns, with random actions. The table shows steps per second: the
+    median of all turns, and the lowest and the highest turn.
 
     Attributes:
         env_id: a registered environment id, such as CartPole-v1, or MODULE:ID for one that a module registers.
-        num_envs: how many copies of the environment; several numbers are compared.
-        seconds: the most it may take; what does not fit is left out.
+        num_envs: the number of environments; several numbers are compared.
+        seconds: the longest time it may take; candidates that do not fit are left out.
         env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
         first_ready: also try send() and recv(), with batches of a half and a quarter of the environments.
         as_json: print one line of JSON instead of a table.
@@ -98,6 +98,6 @@ def _print_richly(result: TuningResult) -> None:
 
 
 def _say_under_way(text: str) -> None:
-    """One line that is written over; nothing where it would be kept."""
+    """Print a line that the next one replaces; print nothing if the output is not a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""``tune``: measures what runs an environment fastest on this machine, and says how to make it."""
+"""``tune``: measures what runs an environment fastest on this machine, and prints the code for it."""
 
 from envfleet.tuning.race import tune
 from envfleet.tuning.results import Candidate, TuningResult

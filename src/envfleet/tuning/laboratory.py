@@ -1,4 +1,4 @@
-"""Where measuring is done: a process of its own, which can be ended whatever the environment is doing in it."""
+"""Measurements run in a separate process, which can be ended at any time, whatever the environment is doing."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from envfleet.vector.fused_env import AnyEnv
 _NUM_SAMPLES = 128
 _SAMPLING_SECONDS = 0.2
 _SLOW = 0.25
-"""Seconds for a step from which on one says enough."""
+"""If a step takes more seconds than this, one step is measured and no more."""
 
 _CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a candidate did in its turn; ``ready`` is the time until it could step."""
+    """The result of one turn of a candidate; ``ready`` is the time until it could step."""
 
     steps: int
     seconds: float
@@ -50,12 +50,12 @@ class TooSlow(Exception):  # noqa: N818  not to be shown: whoever catches it kno
 
 @final
 class Laboratory:
-    """The caller's side: asks for measurements, and gives up on those that take too long.
+    """The caller's side: asks for measurements, and stops those that take too long.
 
     Args:
-        env: What ``make_vec`` takes first.
+        env: The first argument of ``make_vec``.
         env_kwargs: The environment's arguments.
-        longest: The most seconds that anyone will wait for an answer.
+        longest: The longest time that anyone waits for an answer, in seconds.
     """
 
     def __init__(self, env: Any, env_kwargs: Mapping[str, Any], longest: float) -> None:
@@ -64,7 +64,7 @@ class Laboratory:
         self._process: AsyncVectorEnv | None = None
 
     def ask(self, measurement: str, *args: Any, timeout: float) -> Any:
-        """The result of a method of Bench; raises what it raised, or TooSlow after ``timeout`` seconds."""
+        """Returns the result of a method of Bench. Raises its exception, or TooSlow after ``timeout`` seconds."""
         if self._process is None:
             # Not a daemon, which may not start processes; the step_timeout keeps the engine from warning of long steps.
             self._process = AsyncVectorEnv(
@@ -84,7 +84,7 @@ class Laboratory:
         raise failure  # out here, where it does not look like a mistake in handling another
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends the process; unless at once, what is measured in it may close its environments."""
+        """Ends the process. Unless ``at_once`` is set, it may close its environments first."""
         process, self._process = self._process, None
         if process is not None:
             process.close(timeout=_CLOSE_SECONDS, terminate=at_once)
@@ -92,7 +92,7 @@ class Laboratory:
 
 @final
 class Bench(gymnasium.Env[Any, Any]):
-    """The other side: an environment only in name, so that a worker can hold it, whose methods measure."""
+    """The worker's side. Its methods measure. It is an environment only so that a worker can hold it."""
 
     observation_space = spaces.Discrete(1)
     action_space = spaces.Discrete(1)
@@ -105,7 +105,7 @@ class Bench(gymnasium.Env[Any, Any]):
         return make_vec(self._env, setup.num_envs, setup.backend, dict(setup.vector_kwargs), **self._env_kwargs)
 
     def cost(self) -> EnvCost:
-        """What one environment takes; one that is broken raises what ``make_vec``, ``reset`` or ``step`` raise."""
+        """Returns the cost of one environment. A broken one raises as in ``make_vec``, ``reset`` or ``step``."""
         self._first_steps()  # for the first one of its kind, modules are imported and files are read
         cost = self._first_steps()
         if cost.step.wall > _SLOW:
@@ -122,7 +122,7 @@ class Bench(gymnasium.Env[Any, Any]):
             return EnvCost(made - start, ready - made, _timed_step(envs, next(_samples(envs.action_space))))
 
     def bare(self, lead_in: float, seconds: float) -> Turn:
-        """One environment alone, in a plain loop."""
+        """Measures one environment alone, in a plain loop."""
         start = time.perf_counter()
         with _blamed_on_the_environment(), closing(self._env_fn()) as env:
             env.reset(seed=0)
@@ -133,7 +133,7 @@ class Bench(gymnasium.Env[Any, Any]):
             return Turn(*_step_alone(env, actions, seconds), ready)
 
     def fleet(self, setup: Setup, lead_in: float, seconds: float) -> Turn:
-        """All environments, run as the setup says."""
+        """Measures all environments, with the given setup."""
         start = time.perf_counter()
         with self._make(setup) as envs:
             envs.reset(seed=0)
@@ -146,7 +146,7 @@ class Bench(gymnasium.Env[Any, Any]):
 
 @contextmanager
 def _blamed_on_the_environment() -> Iterator[None]:
-    """Errors of an environment that no fleet runs look as if one did."""
+    """Turns errors of an environment outside a fleet into those that a fleet raises."""
     try:
         yield
     except Exception as error:
@@ -154,7 +154,7 @@ def _blamed_on_the_environment() -> Iterator[None]:
 
 
 def _samples(space: Space[Any]) -> Iterator[Any]:
-    """Random actions, again and again the same; sampled now, so that it takes no time later."""
+    """Returns random actions in an endless cycle. They are sampled now, so that sampling takes no time later."""
     space = deepcopy(space)  # an environment's own may be shared with others
     space.seed(0)
     deadline = time.perf_counter() + _SAMPLING_SECONDS
@@ -194,7 +194,7 @@ class _Lockstep:
         self._resting = 0
 
     def run(self, seconds: float) -> tuple[int, float]:
-        """The steps that were taken, and in how many seconds; at least one of all environments."""
+        """Returns the number of steps and the seconds they took; all environments step at least once."""
         step, actions, num_envs, clock = self._envs.step, self._actions, self._envs.num_envs, time.perf_counter
         start = clock()
         count = 0
@@ -210,7 +210,7 @@ class _Lockstep:
 
 @final
 class _FirstReady:
-    """Steps whichever environments are ready."""
+    """Steps the environments that are ready."""
 
     def __init__(self, envs: FleetVectorEnv, batch_size: int) -> None:
         self._envs, self._actions = envs, _samples(batch_space(envs.single_action_space, batch_size))
@@ -219,7 +219,7 @@ class _FirstReady:
         envs.send(next(_samples(envs.action_space)))
 
     def run(self, seconds: float) -> tuple[int, float]:
-        """The results that came, and in how many seconds; at least one batch."""
+        """Returns the number of results and the seconds they took; there is at least one batch."""
         recv, send, actions, clock = self._envs.recv, self._envs.send, self._actions, time.perf_counter
         start = clock()
         count = 0

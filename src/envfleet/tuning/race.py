@@ -26,17 +26,17 @@ _MOST_ROUNDS = 5
 _GOOD_SLICE = 0.3
 _LONGEST_SLICE = 1.0
 _SHORTEST_SLICE = 0.02
-"""Seconds that a turn lasts, after everything is ready."""
+"""The length of a turn in seconds, after everything is ready."""
 
 _LEAD_IN = 0.2
 """The share of a turn that is not counted."""
 
 _RESERVE = 0.03
-"""The share of the time that is kept for closing."""
+"""The share of the time that is reserved for closing."""
 
 _PATIENCE = 4.0
 _LEAST_PATIENCE = 5.0
-"""A turn is stopped after so many times what it should take, and so many seconds on top."""
+"""A turn is stopped after this many times its expected time, plus this many seconds."""
 
 
 def tune(
@@ -48,18 +48,18 @@ def tune(
     progress: Progress | None = None,
     **env_kwargs: Any,
 ) -> TuningResult:
-    """Measures what runs an environment fastest on this machine; ``print`` the result for a table.
+    """Measures what runs an environment fastest on this machine. ``print`` the result to see a table.
 
-    Candidates are made, stepped with random actions and closed again, in rounds, so that whatever else the machine
-    does hits all of them alike. Everything runs in a process of its own: an environment that crashes or hangs in there
-    is no harm.
+    In each round every candidate is made, stepped with random actions and closed again, so that other load on the
+    machine affects all of them alike. Everything runs in a separate process, so an environment that crashes or hangs
+    does no harm.
 
     Args:
-        env: What ``make_vec`` takes first: a registered id, an EnvSpec, or a function that makes one environment.
-        num_envs: How many; several numbers are compared. By default 8, 16 and 64.
-        seconds: The most it may take. What does not fit is left out, and ``result.notes`` says so.
+        env: A registered id, an EnvSpec, or a function that makes one environment, as for ``make_vec``.
+        num_envs: The number of environments; several numbers are compared. By default 8, 16 and 64.
+        seconds: The longest time it may take. Candidates that do not fit are left out; ``result.notes`` names them.
         first_ready: Also try ``send`` and ``recv``, with batches of a half and a quarter of the environments.
-        progress: Is told what is about to be measured.
+        progress: Called with a text before each measurement.
         **env_kwargs: Passed to the environment's constructor, as by ``make_vec``.
     """
     start = time.monotonic()
@@ -94,7 +94,7 @@ def tune(
 
 @dataclass(eq=False)
 class _Entry:
-    """A candidate in the race; without a setup, one environment alone."""
+    """A candidate. Without a setup, it is one environment alone."""
 
     setup: Setup | None
     expected: Expectation
@@ -112,7 +112,7 @@ class _Entry:
 
     @property
     def least(self) -> float:
-        """Seconds below which there is no use in a turn."""
+        """The shortest useful turn, in seconds."""
         return self.preparation + max(self.expected.step, _SHORTEST_SLICE)
 
     @property
@@ -156,7 +156,7 @@ class _Race:
             self._take_turn(entry, min(longest, max(_SHORTEST_SLICE, share - entry.preparation)))
 
     def _try_at_least_one(self) -> None:
-        """What should not fit may fit all the same, and is stopped if it does not."""
+        """If nothing was measured, tries the quickest candidate anyway; it is stopped if it takes too long."""
         fleets = [entry for entry in self._entries if entry.setup is not None]
         if any(entry.turns or entry.error for entry in fleets) or self._left() < _SHORTEST_SLICE:
             return

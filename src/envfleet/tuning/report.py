@@ -1,4 +1,4 @@
-"""A tuning's result as text."""
+"""The result of a tuning, as text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from statistics import median
 from envfleet.tuning.results import Candidate, TuningResult
 
 HEADINGS = ("", "what runs them", "steps/s", "lowest to highest", "x sync", "of ideal", "ready in")
-"""Of the columns that ``rows`` fills; the first holds the winner's mark."""
+"""The headings of the columns of ``rows``; the first column marks the winner."""
 
 WINNER = "*"
 
 
 def rows(result: TuningResult) -> list[tuple[str, ...]]:
-    """The cells of the table, one row a candidate that was measured, in order."""
+    """Returns the cells of the table, one row per measured candidate, in order."""
     return [_row(result, candidate) for candidate in result.candidates if candidate.speeds]
 
 
@@ -33,7 +33,7 @@ def _row(result: TuningResult, candidate: Candidate) -> tuple[str, ...]:
 
 
 def heading(result: TuningResult) -> str:
-    """What was measured."""
+    """Returns a line that says what was measured."""
     sizes = sorted({candidate.setup.num_envs for candidate in result.candidates})
     amount = f"{', '.join(map(str, sizes[:-1]))} or {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
     cores = f"{result.cores} core{'s' if result.cores != 1 else ''}"
@@ -41,7 +41,7 @@ def heading(result: TuningResult) -> str:
 
 
 def explanation(result: TuningResult) -> str:
-    """What the ideal is."""
+    """Returns a line that explains the ideal."""
     bare = _speed(median(result.bare_speeds))
     if result.waits:
         return f"ideal: every environment waits for itself, {bare} steps/s each, at the same time"
@@ -49,7 +49,7 @@ def explanation(result: TuningResult) -> str:
 
 
 def advice(result: TuningResult) -> list[tuple[str, str]]:
-    """Pairs of an introduction and the code to paste."""
+    """Returns pairs of an introduction and the code to paste."""
     found = [("To paste:", result.code)]
     if result.best_to_step is not result.best:
         share = (result.best_to_step.steps_per_second or 0.0) / (result.best.steps_per_second or 1.0)
@@ -58,7 +58,7 @@ def advice(result: TuningResult) -> list[tuple[str, str]]:
 
 
 def report(result: TuningResult) -> str:
-    """Everything as plain text."""
+    """Returns everything as plain text."""
     table = [HEADINGS, *rows(result)]
     widths = [max(len(row[column]) for row in table) for column in range(len(HEADINGS))]
     lines = [heading(result), ""]

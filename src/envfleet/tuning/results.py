@@ -1,4 +1,4 @@
-"""What was measured, and what follows from it."""
+"""The results of ``tune``: what was measured, and which candidate is best."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envfleet.tuning import setups
 from envfleet.tuning.setups import Setup
 
 _AS_GOOD = 0.97
-"""Figures closer than this are not told apart by a minute's measurement: the simplest of them wins."""
+"""Speeds within this ratio count as equal, because a minute cannot distinguish them; the simplest wins."""
 
 _RESTLESS = 0.25
 
@@ -21,10 +21,10 @@ class Candidate:
     """One way to run the environment.
 
     Attributes:
-        setup: What ``make_vec`` was told.
-        speeds: Steps per second of each turn it had; rows that are resets are not counted.
-        ready_seconds: How long it took to make and reset all environments, in each turn.
-        skipped: Why it was not measured, or not as often as the others; empty for most.
+        setup: The arguments of ``make_vec``.
+        speeds: Steps per second in each of its turns; rows that only hold a reset do not count.
+        ready_seconds: The time to make and reset all environments, in each turn.
+        skipped: Why it was not measured, or less often than the others; usually empty.
     """
 
     setup: Setup
@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def steps_per_second(self) -> float | None:
-        """The median of its turns; None if it had none."""
+        """The median speed of its turns; None if it had no turn."""
         return median(self.speeds) if self.speeds else None
 
     @property
@@ -45,16 +45,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What ``tune`` found.
+    """The result of ``tune``.
 
     Attributes:
-        env: The environment, as a line of code refers to it.
-        env_kwargs: The arguments it was made with.
-        cores: The cores this process may use.
+        env: The environment, as written in code.
+        env_kwargs: The arguments of the environment.
+        cores: The number of cores this process may use.
         waits: Whether a step mostly waits rather than computes.
         bare_speeds: Steps per second of one environment alone in a plain loop, in each turn.
-        candidates: All that were considered, the simplest first.
-        seconds: How long it took.
+        candidates: All candidates, the simplest first.
+        seconds: How long the tuning took.
     """
 
     env: str
@@ -67,35 +67,35 @@ class TuningResult:
 
     @property
     def best(self) -> Candidate:
-        """The fastest; among those within 3 % of it, the simplest."""
+        """The fastest candidate; among those within 3 % of it, the simplest."""
         return _best(self.candidates)
 
     @property
     def best_to_step(self) -> Candidate:
-        """The best of those that are used by ``step()``, without ``send`` and ``recv``."""
+        """The best candidate for a ``step()`` loop, without ``send`` and ``recv``."""
         lockstep = tuple(candidate for candidate in self.candidates if candidate.setup.batch_size is None)
         return _best(lockstep) if any(candidate.speeds for candidate in lockstep) else self.best
 
     @property
     def code(self) -> str:
-        """Python that makes the best fleet, to be pasted."""
+        """Python code that makes the best fleet, to paste."""
         return self.code_of(self.best)
 
     def code_of(self, candidate: Candidate) -> str:
-        """Python that makes a candidate's fleet."""
+        """Returns Python code that makes a candidate's fleet."""
         return setups.code(self.env, candidate.setup, self.env_kwargs)
 
     def ideal(self, num_envs: int) -> float:
-        """Steps per second if side by side cost nothing: on every core, or waiting all at the same time."""
+        """Returns the steps per second if parallel work cost nothing: on every core, or all waiting at once."""
         return median(self.bare_speeds) * (num_envs if self.waits else min(self.cores, num_envs))
 
     def of_ideal(self, candidate: Candidate) -> float | None:
-        """The share of the ideal that a candidate reaches."""
+        """Returns the share of the ideal that a candidate reaches."""
         speed = candidate.steps_per_second
         return None if speed is None else speed / self.ideal(candidate.setup.num_envs)
 
     def times_sync(self, candidate: Candidate) -> float | None:
-        """How many times as fast a candidate is as the same number of environments in a row."""
+        """Returns how many times faster a candidate is than ``sync`` with the same number of environments."""
         row = next(c for c in self.candidates if c.setup == Setup(candidate.setup.num_envs, "sync"))
         if candidate.steps_per_second is None or row.steps_per_second is None:
             return None
@@ -103,7 +103,7 @@ class TuningResult:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know about the figures."""
+        """Remarks about the figures."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
@@ -123,7 +123,7 @@ class TuningResult:
             )
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Everything, as plain numbers, texts, lists and dicts."""
+        """Returns everything as plain numbers, strings, lists and dicts."""
         return {
             "env": self.env,
             "env_kwargs": {name: _plain(value) for name, value in self.env_kwargs.items()},

@@ -1,4 +1,4 @@
-"""The ways to run an environment that are worth a try."""
+"""The candidates: ways to run an environment that are worth measuring."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from envfleet.plan import StepCost, choose
 
 _PROCESS_START = 0.02
-"""What starting one worker process takes, in seconds, if nothing is known yet."""
+"""The time to start one worker process, in seconds, if nothing is known yet."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What to tell ``make_vec``.
+    """Arguments for ``make_vec``.
 
     Attributes:
-        num_envs: How many environments.
+        num_envs: The number of environments.
         backend: "sync", "process" or "native".
         vector_kwargs: Further arguments of the vector environment.
     """
@@ -35,13 +35,13 @@ class Setup:
 
     @property
     def workers(self) -> int:
-        """How many places environments run in, the caller's own process included."""
+        """The number of processes in which environments run, including the caller's own."""
         workers: int = self.vector_kwargs.get("num_workers", 1)
         return workers
 
     @property
     def name(self) -> str:
-        """In words, without the number of environments."""
+        """The setup in words, without the number of environments."""
         if self.backend != "process":
             return self.backend
         if self.vector_kwargs.get("caller_works"):
@@ -52,12 +52,12 @@ class Setup:
 
 @dataclass(frozen=True)
 class EnvCost:
-    """What one environment takes alone, in seconds.
+    """The times of one environment alone, in seconds.
 
     Attributes:
-        make: To be made.
-        reset: To be reset for the first time.
-        step: For a step.
+        make: The time to make it.
+        reset: The time of its first reset.
+        step: The time of a step.
     """
 
     make: float
@@ -65,21 +65,21 @@ class EnvCost:
     step: StepCost
 
     def waits(self, num_envs: int, cores: int) -> bool:
-        """Whether ``make_vec`` would give every environment a worker to wait in."""
+        """Returns whether ``make_vec`` would give every environment its own worker, because steps mostly wait."""
         plan = choose(num_envs, cores, self.step)
         return plan.backend == "process" and "caller_works" not in plan.vector_kwargs
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """How long a setup should take, in seconds: until it is ready, and for one step or ``recv``."""
+    """The expected times of a setup, in seconds: until it is ready, and for one step or ``recv``."""
 
     preparation: float
     step: float
 
 
 def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, native: bool = False) -> list[Setup]:
-    """What to compare, the simplest first; ``native`` if the environment exists in C++ too."""
+    """Returns the setups to compare, the simplest first; ``native``: whether the environment exists in C++ too."""
     side_by_side = min(cores, num_envs)
     found = [Setup(num_envs, "sync")]
     if native:
@@ -99,7 +99,7 @@ def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, nativ
 
 
 def expect(setup: Setup, cores: int, cost: EnvCost) -> Expectation:
-    """What a setup should take, going by what one environment takes alone."""
+    """Returns the expected times of a setup, estimated from those of one environment alone."""
     if setup.backend not in ("sync", "process"):
         return Expectation(0.0, 0.0)  # nothing that was measured on one Python environment says anything about it
     at_once = setup.workers if cost.waits(setup.num_envs, cores) else min(setup.workers, cores)
@@ -111,7 +111,7 @@ def expect(setup: Setup, cores: int, cost: EnvCost) -> Expectation:
 
 
 def code(env: str, setup: Setup, env_kwargs: Mapping[str, Any]) -> str:
-    """Python that makes the fleet; for a first-ready one also the loop that goes with it."""
+    """Returns Python code that makes the fleet; for a first-ready fleet also the loop that it needs."""
     arguments = [env, str(setup.num_envs), f'backend="{setup.backend}"']
     if setup.vector_kwargs:
         items = ", ".join(f'"{name}": {value!r}' for name, value in setup.vector_kwargs.items())
@@ -132,7 +132,7 @@ def code(env: str, setup: Setup, env_kwargs: Mapping[str, Any]) -> str:
 
 
 def name_in_code(env: Any) -> str:
-    """How a line of code would refer to what ``make_vec`` is given first."""
+    """Returns the name of the environment in a line of code."""
     if isinstance(env, str):
         return _literal(env)
     if not callable(env):
@@ -142,7 +142,7 @@ def name_in_code(env: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """As this project quotes texts."""
+    """Returns the value as code, with strings in double quotes."""
     text = repr(value)
     return f'"{text[1:-1]}"' if isinstance(value, str) and text[0] == "'" and '"' not in text else text
 

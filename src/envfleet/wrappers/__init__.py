@@ -1,12 +1,12 @@
 """Wrappers that work on a whole batch of environments at once.
 
 Each is a `gymnasium.vector.VectorWrapper` for any vector environment that states its
-`metadata["autoreset_mode"]`, and each is right in all three autoreset modes and under masked resets:
+`metadata["autoreset_mode"]`, and each is correct in all three autoreset modes and with masked resets:
 
-- `BoundedAction` lets policies act in units where -1 to 1 spans the environment's bounds.
-- `FrameStackObservation` shows the last few observations instead of the last one.
-- `NormalizeObservation` brings observations to mean 0 and variance 1.
-- `NormalizeReward` brings the discounted return to variance 1.
+- `BoundedAction` lets policies act in units where -1 to 1 spans the bounds of the action space.
+- `FrameStackObservation` returns the last few observations instead of the last one.
+- `NormalizeObservation` scales observations to mean 0 and variance 1.
+- `NormalizeReward` scales rewards so that the discounted return has variance 1.
 - `RecordEpisodeStatistics` reports return, length and duration of finished episodes.
 """
 

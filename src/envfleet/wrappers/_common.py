@@ -1,4 +1,4 @@
-"""What every wrapper needs: the autoreset mode, masked resets that harm nobody's options, checks."""
+"""Functions that every wrapper needs: the autoreset mode, masked resets that keep the options intact, checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ else:
 
 
 def autoreset_mode(envs: AnyVectorEnv) -> AutoresetMode:
-    """Return the autoreset mode `envs` declares; without one, nobody can tell where episodes begin."""
+    """Return the autoreset mode that `envs` declares; without it, the starts of episodes are unknown."""
     mode = envs.metadata.get("autoreset_mode")
     if isinstance(mode, AutoresetMode):
         return mode
@@ -40,8 +40,8 @@ def autoreset_mode(envs: AnyVectorEnv) -> AutoresetMode:
 def reset_envs(envs: AnyVectorEnv, seed: Seed, options: Options) -> tuple[Any, Infos, BoolArray]:
     """Reset `envs` and also return which rows were reset, bool[num_envs].
 
-    The environment gets its own shallow copy of `options`, because Gymnasium's vector environments remove
-    `reset_mask` from what they are given: the caller's dict, and the wrappers around this one, still need it.
+    The environment gets a shallow copy of `options`, because Gymnasium's vector environments remove `reset_mask`
+    from the dict they get. The caller and the outer wrappers still need it.
     """
     mask = _reset_mask(options, envs.num_envs)
     if isinstance(options, Mapping):
@@ -68,7 +68,7 @@ def _reset_mask(options: Options, num_envs: int) -> BoolArray:
 
 
 def info_dict(infos: object, wrapper: str) -> Infos:
-    """Return `infos` if it is the batched dict that `wrapper` has to read or extend."""
+    """Return `infos` if it is a batched dict, which `wrapper` can read or extend."""
     if isinstance(infos, dict):
         return infos
     raise TypeError(

@@ -30,7 +30,7 @@ def named_leaves(space: AnySpace, path: str = "") -> list[tuple[str, AnySpace]]:
 
 
 def check_leaves(space: AnySpace, supported: tuple[type[AnySpace], ...], wrapper: str) -> list[tuple[str, AnySpace]]:
-    """Return `named_leaves(space)`, or refuse the first leaf of another type with what to do about it."""
+    """Return `named_leaves(space)`; raise for the first leaf of another type, with advice."""
     leaves = named_leaves(space)
     for path, leaf in leaves:
         if not isinstance(leaf, supported):
@@ -87,7 +87,7 @@ def _build(space: AnySpace, leaves: Iterator[Any]) -> Any:
 class FinalObservations:
     """The last observations of the episodes that ended in a SAME_STEP step.
 
-    `rows` holds the k environments concerned, intp[k]; `leaves` one array [k, *shape] for each leaf.
+    `rows` holds the indices of the k environments, intp[k]; `leaves` holds one array [k, *shape] per leaf.
     """
 
     rows: npt.NDArray[np.intp]
@@ -95,7 +95,7 @@ class FinalObservations:
 
 
 def read_final_observations(space: AnySpace, infos: Infos, done: BoolArray) -> FinalObservations | None:
-    """Gather `infos["final_obs"]` of the finished environments; None if there is nothing to gather."""
+    """Return `infos["final_obs"]` of the finished environments; None if there are none."""
     if "final_obs" not in infos:
         return None
     rows = np.flatnonzero(done & infos.get("_final_obs", done))
@@ -110,7 +110,7 @@ def replace_final_observations(
 ) -> Infos:
     """Return a copy of `infos` with new final observations, in Gymnasium's layout.
 
-    The array inside the old infos stays as it is: the inner environment may own it.
+    The array in the old infos is not changed, because it may belong to the inner environment.
     """
     old = infos["final_obs"]
     final_obs = np.full(len(old), None, dtype=object)

@@ -18,10 +18,10 @@ State: TypeAlias = dict[str, Any]
 class RunningMoments:
     """Count, mean and variance of all rows seen so far; `including` gives the next value.
 
-    A value rather than a mutable total, so that several of them can be advanced together or not at all.
+    It is immutable, so that several of them can be updated together or not at all.
 
     Attributes:
-        count: how many rows were seen.
+        count: the number of rows seen.
         mean: their mean, float64[*shape]; 0 before the first row.
         m2: the sum of their squared deviations from the mean, float64[*shape].
     """
@@ -32,7 +32,7 @@ class RunningMoments:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...] = ()) -> RunningMoments:
-        """Return the moments of no rows at all."""
+        """Return the moments before the first row."""
         return cls(0, np.zeros(shape), np.zeros(shape))
 
     @property
@@ -43,9 +43,9 @@ class RunningMoments:
     def including(self, rows: npt.NDArray[Any], envs: npt.NDArray[np.intp], what: str) -> RunningMoments:
         """Return the moments with `rows`, real[n, *shape], added.
 
-        Batches are merged by the method of Chan, Golub and LeVeque: each brings its own mean and its own
-        squared deviations, so values far from zero lose no precision. A ValueError names `what` and the
-        environment (`envs`, intp[n], one a row) if a value is not finite.
+        Batches are merged by the method of Chan, Golub and LeVeque: each batch has its own mean and squared
+        deviations, so values far from zero lose no precision. If a value is not finite, a ValueError names `what`
+        and the environment (`envs`, intp[n], one per row).
         """
         batch = np.asarray(rows, dtype=np.float64)
         total = self.count + len(batch)
@@ -61,7 +61,7 @@ class RunningMoments:
         return RunningMoments(total, np.asarray(mean), np.asarray(m2))
 
     def state_dict(self, prefix: str = "") -> State:
-        """Return `count` (int), `mean` and `m2` (float64[*shape], copies), their names after `prefix`."""
+        """Return `count` (int), `mean` and `m2` (float64[*shape], copies), with `prefix` before each name."""
         return {
             f"{prefix}count": self.count,
             f"{prefix}mean": self.mean.copy(),
@@ -69,7 +69,7 @@ class RunningMoments:
         }
 
     def loaded(self, state: Mapping[str, Any], prefix: str = "") -> RunningMoments:
-        """Return the moments in `state`, checked to be of the same shape as these."""
+        """Return the moments in `state`; their shape must be that of these."""
         count = _checked_count(f"{prefix}count", state[f"{prefix}count"])
         mean = _checked_array(f"{prefix}mean", state[f"{prefix}mean"], self.mean.shape)
         m2 = _checked_array(f"{prefix}m2", state[f"{prefix}m2"], self.m2.shape)

@@ -16,9 +16,9 @@ from envfleet.wrappers._common import AnyVectorEnv, BatchWrapper, FloatArray, St
 
 @dataclass(frozen=True, eq=False)
 class ActionMap:
-    """The map of `bound_actions` for given bounds, worked out once: `ActionMap.between(low, high)(actions)`.
+    """The map of `bound_actions` for given bounds, prepared once: `ActionMap.between(low, high)(actions)`.
 
-    All arrays have the shape of one action and dtype float64; `dtype` is what the mapped actions get.
+    All arrays have the shape of one action and dtype float64; `dtype` is the dtype of the mapped actions.
     """
 
     least: FloatArray
@@ -31,7 +31,7 @@ class ActionMap:
 
     @classmethod
     def between(cls, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> ActionMap:
-        """Work out the map onto `low`..`high`, floating arrays with the shape of one action."""
+        """Prepare the map onto `low`..`high`, floating arrays with the shape of one action."""
         if low.dtype.kind != "f" or high.dtype != low.dtype or high.shape != low.shape:
             raise TypeError(
                 "low and high must be floating arrays of one shape and dtype, such as the bounds of a Box; got "
@@ -66,14 +66,14 @@ class ActionMap:
 def bound_actions(actions: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Map actions in units of -1 to 1 onto `low` to `high`.
 
-    Actions are clipped to -1..1 first, so the result lies exactly within the bounds. A component with an
-    infinite bound has no such units: it passes unchanged, but for a finite bound on its other side, which holds.
-    Where the same bounds are used step after step, `ActionMap.between(low, high)` is several times quicker.
+    Actions are clipped to -1..1 first, so the result is exactly within the bounds. A component with an infinite
+    bound has no such units. It is not scaled, only limited by a finite bound on its other side. If the same bounds
+    are used at every step, `ActionMap.between(low, high)` is several times faster.
 
     Args:
         actions: float32 or float64 [..., *shape], such as [num_envs, *shape].
         low: the lower bounds of one action, floating [*shape].
-        high: the upper bounds, likewise.
+        high: the upper bounds, floating [*shape].
 
     Returns:
         A new array of the shape of `actions` and the dtype of `low`.
@@ -84,16 +84,15 @@ def bound_actions(actions: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.ND
 class BoundedAction(BatchWrapper):
     """Let a policy act in units where -1 to 1 spans the environment's bounds.
 
-    A policy with a Gaussian of its own, whose samples may be any number, needs to know nothing about the
-    environment's bounds: `actions`, float32 or float64 [num_envs, *shape], are clipped to -1..1 and mapped
-    onto the bounds, each component by itself. Components with an infinite bound pass unchanged, but for a
-    finite bound on their other side.
+    A policy whose samples may be any number, such as a Gaussian, does not need to know the environment's bounds:
+    `actions`, float32 or float64 [num_envs, *shape], are clipped to -1..1 and mapped onto the bounds, component by
+    component. A component with an infinite bound is not scaled, only limited by a finite bound on its other side.
 
     Args:
         envs: a vector environment whose actions are a Box of floats.
 
     Attributes:
-        single_action_space: `Box(-inf, inf, shape, float32)`, since every number is a legal action now.
+        single_action_space: `Box(-inf, inf, shape, float32)`, because every number is a valid action.
     """
 
     def __init__(self, envs: AnyVectorEnv) -> None:
@@ -125,7 +124,7 @@ class BoundedAction(BatchWrapper):
         envs.send(self._map(np.asarray(actions)), env_ids)
 
     def recv(self, timeout: float | None = None) -> StepResult:
-        """The results of the first environments that are ready."""
+        """Return the results of the first environments that are ready."""
         envs: Any = self.env
         result: StepResult = envs.recv(timeout)
         return result

@@ -1,4 +1,4 @@
-"""FrameStackObservation: the last few observations in place of the last one."""
+"""FrameStackObservation: the last few observations instead of the last one."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ from envfleet.wrappers._leaves import (
 
 
 class FrameStackObservation(BatchWrapper):
-    """Show each environment's last `stack_size` observations, oldest first.
+    """Return the last `stack_size` observations of each environment, oldest first.
 
     An observation of shape [num_envs, *shape] becomes [num_envs, stack_size, *shape] of the same dtype.
-    Box, Discrete, MultiDiscrete and MultiBinary observations are stacked, and Dict and Tuple observations
-    leaf by leaf. Every returned array is the caller's to keep and to change.
+    Box, Discrete, MultiDiscrete and MultiBinary observations are stacked. Dict and Tuple observations are stacked
+    leaf by leaf. The caller may keep and change every returned array.
 
-    A stack never reaches back into an earlier episode. It restarts from the first observation of the new one:
+    A stack never contains observations of an earlier episode. It restarts from the first observation of the new
+    episode:
 
     - NEXT_STEP: in the step after the one that ended the episode.
     - SAME_STEP: in the step that ended the episode; `infos["final_obs"][i]`, [stack_size, *shape], is the
@@ -52,9 +53,9 @@ class FrameStackObservation(BatchWrapper):
 
     Args:
         envs: a vector environment that states `metadata["autoreset_mode"]`.
-        stack_size: how many observations to show, at least 1.
-        padding: what fills the places before the first observation of an episode: "reset" repeats that
-            observation, "zero" takes the value closest to zero that the observation space allows.
+        stack_size: how many observations to return, at least 1.
+        padding: what fills the places before the first observation of an episode. "reset" repeats that
+            observation, "zero" uses the value closest to zero that the observation space allows.
     """
 
     def __init__(self, envs: AnyVectorEnv, stack_size: int, *, padding: Literal["reset", "zero"] = "reset") -> None:
@@ -110,7 +111,7 @@ class FrameStackObservation(BatchWrapper):
 
 
 class _LeafStack:
-    """The last frames of one leaf for every environment, as a ring so that a push moves one frame only."""
+    """The last frames of one leaf for every environment, in a ring buffer, so that a push writes one frame only."""
 
     def __init__(self, batched: AnySpace, stack_size: int, padding: str) -> None:
         low, high = _bounds(batched)
@@ -119,12 +120,12 @@ class _LeafStack:
         self._oldest = 0
 
     def push(self, frames: AnyArray) -> None:
-        """Let frames [num_envs, *shape] take the place of the oldest ones."""
+        """Replace the oldest frames by frames [num_envs, *shape]."""
         self._ring[:, self._oldest] = frames
         self._oldest = (self._oldest + 1) % self._ring.shape[1]
 
     def restart(self, mask: BoolArray, frames: AnyArray) -> None:
-        """Forget the frames of the masked environments and begin with theirs of [num_envs, *shape]."""
+        """Drop the frames of the masked environments and start with their rows of frames [num_envs, *shape]."""
         padding = frames if self._padding is None else self._padding
         self._ring[mask] = padding[mask][:, None]
         self._ring[mask, self._oldest - 1] = frames[mask]
@@ -134,13 +135,13 @@ class _LeafStack:
         return np.concatenate((self._ring[:, self._oldest :], self._ring[:, : self._oldest]), axis=1)
 
     def ended_by(self, rows: npt.NDArray[np.intp], frames: AnyArray) -> AnyArray:
-        """Return what pushing frames [k, *shape] would give for k rows, [k, stack_size, *shape]."""
+        """Return the stacks of k rows after a push of frames [k, *shape], without pushing: [k, stack_size, *shape]."""
         kept = np.roll(self._ring[rows], -self._oldest, axis=1)[:, 1:]
         return np.concatenate((kept, frames[:, None].astype(kept.dtype, copy=False)), axis=1)
 
 
 def _bounds(batched: AnySpace) -> tuple[AnyArray, AnyArray]:
-    """Return the least and greatest values of a batched leaf, [num_envs, *shape] each."""
+    """Return the lower and upper bounds of a batched leaf, [num_envs, *shape] each."""
     if isinstance(batched, Box):
         return batched.low, batched.high
     if isinstance(batched, MultiDiscrete):
@@ -152,6 +153,6 @@ def _bounds(batched: AnySpace) -> tuple[AnyArray, AnyArray]:
 
 
 def _stacked(batched: AnySpace, stack_size: int) -> AnySpace:
-    """Return a batched leaf with an axis of `stack_size` after the first, each row keeping its bounds."""
+    """Return a batched leaf with an axis of `stack_size` after the first; each row keeps its bounds."""
     low, high = (np.repeat(bound[:, None], stack_size, axis=1) for bound in _bounds(batched))
     return Box(low, high, dtype=low.dtype)

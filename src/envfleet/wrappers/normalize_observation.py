@@ -40,25 +40,24 @@ from envfleet.wrappers._moments import RunningMoments, State, check_keys
 class NormalizeObservation(BatchWrapper):
     """Shift and scale every component of the observation to mean 0 and variance 1.
 
-    Returns `(observation - mean) / sqrt(var + epsilon)` as float32[num_envs, *shape]; mean and variance are
-    kept in float64, exactly, over all environments together. Dict and Tuple observations are normalised leaf
-    by leaf; every leaf must be a Box.
+    Returns `(observation - mean) / sqrt(var + epsilon)` as float32[num_envs, *shape]. Mean and variance
+    are kept in float64 over all environments together. Dict and Tuple observations are normalised leaf by leaf;
+    every leaf must be a Box.
 
-    The rule for the statistics: **each observation the environments produce is counted once, before it is
-    normalised.**
+    The rule for the statistics: **each observation is counted once, before it is normalised.**
 
     - `step()` counts the whole batch. In SAME_STEP mode it counts the final observations too, and
       `infos["final_obs"][i]`, float32[*shape], is normalised with the same statistics as that step's batch.
-    - `reset()` counts the environments that were reset: all, or those in `options["reset_mask"]`. The others'
-      rows, counted when they first came, are not counted again; they are normalised with the new statistics.
-    - While `update_running_mean` is False nothing is counted; before anything was, observations pass
-      unscaled, mean 0 and variance 1 being assumed.
+    - `reset()` counts the environments that were reset: all, or those in `options["reset_mask"]`. The other rows
+      were counted before and are not counted again. They are normalised with the new statistics.
+    - While `update_running_mean` is False nothing is counted. Before the first count, mean 0 and variance 1 are
+      assumed, so observations are not scaled.
 
-    An observation that is not finite is refused with a ValueError while statistics are updated.
+    While statistics are updated, an observation that is not finite raises a ValueError.
 
     Args:
         envs: a vector environment that states `metadata["autoreset_mode"]`.
-        epsilon: added to the variance, so that a component that never changes divides by something.
+        epsilon: added to the variance, so that a constant component is not divided by 0.
         clip: if given, results are limited to [-clip, clip].
     """
 
@@ -79,7 +78,7 @@ class NormalizeObservation(BatchWrapper):
 
     @property
     def update_running_mean(self) -> bool:
-        """Whether new observations enter the statistics; set it to False to freeze them."""
+        """Whether new observations are counted in the statistics; set it to False to freeze them."""
         return self._update_running_mean
 
     @update_running_mean.setter
@@ -92,7 +91,7 @@ class NormalizeObservation(BatchWrapper):
         return unflatten(self._inner_space, self._moments)
 
     def reset(self, *, seed: Seed = None, options: Options = None) -> tuple[Any, Infos]:
-        """Reset the environments (those in `options["reset_mask"]`, if given); normalise what they show."""
+        """Reset the environments (those in `options["reset_mask"]`, if given); return normalised observations."""
         observations, infos, mask = reset_envs(self.env, seed, options)
         leaves = flatten(self._inner_space, observations)
         rows = np.flatnonzero(mask)
@@ -100,7 +99,7 @@ class NormalizeObservation(BatchWrapper):
         return self._normalised(leaves), infos
 
     def step(self, actions: Any) -> StepResult:
-        """Step the environments; return normalised observations, final observations included."""
+        """Step the environments; return normalised observations, including final observations."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         leaves = flatten(self._inner_space, observations)
         final = None
@@ -121,8 +120,8 @@ class NormalizeObservation(BatchWrapper):
     def state_dict(self) -> State:
         """Return the statistics as a flat dict: `count` (int), `mean` and `m2` (float64[*shape], copies).
 
-        With Dict and Tuple observations each name follows the path of its leaf: `camera/left/mean`. The
-        number of environments is no part of it, nor are `epsilon`, `clip` and `update_running_mean`.
+        With Dict and Tuple observations the path of the leaf comes before each name: `camera/left/mean`. The dict
+        does not contain the number of environments, `epsilon`, `clip` and `update_running_mean`.
         """
         state: State = {}
         for prefix, moments in zip(self._prefixes(), self._moments, strict=True):
@@ -130,7 +129,7 @@ class NormalizeObservation(BatchWrapper):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned, to the bit; a state that does not fit changes nothing."""
+        """Continue from the result of `state_dict`, to the bit; a state that does not fit changes nothing."""
         state = check_keys(state, self.state_dict(), type(self).__name__)
         pairs = zip(self._prefixes(), self._moments, strict=True)
         self._moments = [moments.loaded(state, prefix) for prefix, moments in pairs]

@@ -29,20 +29,20 @@ from envfleet.wrappers._moments import RunningMoments, State, check_keys
 class NormalizeReward(BatchWrapper):
     """Divide rewards by the standard deviation of the discounted return.
 
-    Each environment keeps `g = gamma * g + reward`, which starts at 0 in every episode. The variance of all
-    these g, in float64 over all environments together, is updated in every step before the rewards are
-    scaled: `reward / sqrt(var + epsilon)`, a fresh float64[num_envs]. Rewards are not shifted, so their
-    signs stay. As long as all g were equal, their variance says nothing and rewards pass unscaled.
+    Each environment keeps `g = gamma * g + reward`, which starts at 0 in every episode. The variance of all g is
+    kept in float64 over all environments together. Every step first updates it and then scales the rewards:
+    `reward / sqrt(var + epsilon)`, a new float64[num_envs]. Rewards are not shifted, so they keep their signs. As
+    long as all g are equal, their variance says nothing, and rewards are not scaled.
 
-    The rule for the statistics: **each reward an action earned is counted once.**
+    The rule for the statistics: **each reward of an action is counted once.**
 
-    - NEXT_STEP: the row of the step that only resets an environment is no reward and is not counted.
+    - NEXT_STEP: a step that only resets an environment gives no reward, so its row is not counted.
     - SAME_STEP and DISABLED: every row is counted.
-    - The end of an episode, terminated or truncated, clears g, after the last reward was counted. So does
-      `reset()`, for all environments or for those in `options["reset_mask"]`.
+    - The end of an episode, terminated or truncated, sets g to 0 after the last reward is counted. `reset()` does
+      the same, for all environments or for those in `options["reset_mask"]`.
     - While `update_running_mean` is False nothing is counted.
 
-    A reward that is not finite is refused with a ValueError while statistics are updated.
+    While statistics are updated, a reward that is not finite raises a ValueError.
 
     Args:
         envs: a vector environment that states `metadata["autoreset_mode"]`.
@@ -64,7 +64,7 @@ class NormalizeReward(BatchWrapper):
 
     @property
     def update_running_mean(self) -> bool:
-        """Whether new rewards enter the statistics; set it to False to freeze them."""
+        """Whether new rewards are counted in the statistics; set it to False to freeze them."""
         return self._update_running_mean
 
     @update_running_mean.setter
@@ -84,7 +84,7 @@ class NormalizeReward(BatchWrapper):
         return observations, infos
 
     def step(self, actions: Any) -> StepResult:
-        """Step the environments; return the rewards scaled, float64[num_envs]."""
+        """Step the environments; return scaled rewards, float64[num_envs]."""
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
         earned = np.flatnonzero(~self._starting)
         returns = self._returns.copy()
@@ -100,13 +100,13 @@ class NormalizeReward(BatchWrapper):
     def state_dict(self) -> State:
         """Return the statistics as a flat dict: `count` (int), `mean` and `m2` (float64[], copies).
 
-        The returns of running episodes are no part of it: they belong to environments that a loaded state
-        meets freshly reset. Nor are the number of environments and the constructor's arguments.
+        The dict does not contain the returns of running episodes, because environments are reset when a state is
+        loaded. It does not contain the number of environments and the constructor's arguments either.
         """
         return self._moments.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state_dict` returned, to the bit; a state that does not fit changes nothing."""
+        """Continue from the result of `state_dict`, to the bit; a state that does not fit changes nothing."""
         self._moments = self._moments.loaded(check_keys(state, self.state_dict(), type(self).__name__))
 
     def _scale(self) -> float:

@@ -29,15 +29,15 @@ from envfleet.wrappers._common import (
 class RecordEpisodeStatistics(BatchWrapper):
     """Report the return, length and duration of every episode in the step that ends it.
 
-    In that step `infos[stats_key]` is `{"r": float64, "l": int64, "t": float64}`, arrays of [num_envs] with
-    the undiscounted return, the number of steps and the seconds taken; `infos["_" + stats_key]`,
-    bool[num_envs], says which environments finished, the others' entries being 0. In NEXT_STEP mode the step
-    that only resets an environment belongs to no episode. An episode cut short by `reset()` is not reported;
-    with `options["reset_mask"]` only those environments begin anew and the others' episodes go on.
+    In that step `infos[stats_key]` is `{"r": float64, "l": int64, "t": float64}`: arrays of [num_envs] with the
+    undiscounted return, the number of steps and the seconds taken. `infos["_" + stats_key]`, bool[num_envs], says
+    which environments finished; the entries of the others are 0. In NEXT_STEP mode the step that only resets an
+    environment belongs to no episode. An episode that `reset()` cuts short is not reported. With
+    `options["reset_mask"]` only these environments start a new episode, and the other episodes go on.
 
     Args:
         envs: a vector environment that states `metadata["autoreset_mode"]`.
-        buffer_length: how many finished episodes the queues remember, at least 1.
+        buffer_length: how many finished episodes the queues keep, at least 1.
         stats_key: the key in infos.
 
     Attributes:
@@ -45,10 +45,10 @@ class RecordEpisodeStatistics(BatchWrapper):
         return_queue: the returns of the last `buffer_length` finished episodes.
         length_queue: their lengths.
         time_queue: their durations in seconds.
-        episode_returns: the return of each environment's episode so far, float64[num_envs].
+        episode_returns: the return of the current episode so far, per environment, float64[num_envs].
         episode_lengths: its length so far, int64[num_envs].
         episode_start_times: when it began, by `time.perf_counter`, float64[num_envs].
-        prev_dones: which environments finished and still wait for their reset, bool[num_envs].
+        prev_dones: which environments have finished and are not yet reset, bool[num_envs].
     """
 
     def __init__(self, envs: AnyVectorEnv, buffer_length: int = 100, stats_key: str = "episode") -> None:
