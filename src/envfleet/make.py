@@ -11,15 +11,15 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
+from envfleet._single import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
+from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
 from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.env import NativeVectorEnv, has_native, make_native
-from envfleet.native.own import OwnEnvironment
+from envfleet.native.own.environment import OwnEnvironment
 from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.redraw import ParameterStream
-from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
-from envfleet.trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.runtime import usable_cores

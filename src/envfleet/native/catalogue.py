@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from envfleet import _native
 from envfleet.native import box2d, mujoco_arguments
 from envfleet.native.mujoco import Simulations
-from envfleet.native.own import OwnEnvironment, PoolParameters
+from envfleet.native.own.environment import OwnEnvironment, PoolParameters
 from envfleet.native.parameters import Parameters as Parameters
 from envfleet.native.parameters import UnsupportedError as UnsupportedError
 

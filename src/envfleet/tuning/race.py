@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, final
 
 from gymnasium.envs.registration import EnvSpec
 
+from envfleet._single import EnvMaker, spec_of
 from envfleet.errors import EnvRaisedError, InvalidOutputError
 from envfleet.make import _checked_num_envs
 from envfleet.native.env import has_native
-from envfleet.singles import EnvMaker, spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups

@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from envfleet import _native
-from envfleet.native import abi
-from envfleet.native.own import AnySpace, Description, Number, OwnEnv, OwnEnvironment
+from envfleet.native.own import abi
+from envfleet.native.own.environment import AnySpace, Description, Number, OwnEnv, OwnEnvironment
 from envfleet.native.parameters import Parameters
 
 _MOST_BYTES = 2**30
