@@ -13,8 +13,8 @@ from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
 from envfleet._single import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
 from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
+from envfleet.errors import UnsupportedError
 from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
-from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.env import NativeVectorEnv, has_native, make_native
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.plan import Plan, choose

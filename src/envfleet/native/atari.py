@@ -14,7 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
-from envfleet.native.parameters import UnsupportedError
+from envfleet.errors import UnsupportedError
 from envfleet.vector import arguments
 from envfleet.vector.block import Rows
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder

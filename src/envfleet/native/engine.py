@@ -12,8 +12,7 @@ import numpy as np
 
 from envfleet import _native
 from envfleet.errors import EnvRaisedError
-from envfleet.native.arguments import NO_LIMIT
-from envfleet.native.catalogue import Companions
+from envfleet.native.catalogue import NO_LIMIT, Companions
 from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.native.twin import Twin
 from envfleet.vector.block import Rows

@@ -14,8 +14,8 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
+from envfleet.errors import UnsupportedError
 from envfleet.native import catalogue
-from envfleet.native.catalogue import UnsupportedError
 from envfleet.native.env import NativeVectorEnv
 
 _NAMESPACE = "envfleet"

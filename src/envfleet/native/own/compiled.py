@@ -12,9 +12,8 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from envfleet.native.own import abi, layout
-from envfleet.native.own.environment import AnySpace, Description, Number, OwnEnv, OwnEnvironment
+from envfleet.native.own.environment import AnySpace, Description, Number, OwnEnv, OwnEnvironment, Parameters
 from envfleet.native.own.layout import ACTION, Fields
-from envfleet.native.parameters import Parameters
 
 _METHODS = {
     "reset": ("self", "random"),

@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from envfleet.native.parameters import Parameters
+Parameters: TypeAlias = "dict[str, Any]"
+"""What constructor arguments become: parameters of a compiled environment, by their names there."""
 
 AnySpace: TypeAlias = "gymnasium.Space[Any]"
 Number: TypeAlias = "bool | int | float"

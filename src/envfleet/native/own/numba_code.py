@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from envfleet.errors import UnsupportedError
 from envfleet.native.own.layout import calculated
-from envfleet.native.parameters import UnsupportedError
 
 if TYPE_CHECKING:
     from envfleet.native.own.compiled import CompiledEnvironment
