@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, final
 
 from gymnasium.envs.registration import EnvSpec
 
+from envfleet import backends
 from envfleet._single import EnvMaker, spec_of
 from envfleet.errors import EnvRaisedError, InvalidOutputError
 from envfleet.make import _checked_num_envs
-from envfleet.native.env import has_native
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
@@ -65,7 +65,7 @@ def tune(
     start = time.monotonic()
     sizes = _checked_sizes(num_envs)
     _check_seconds(seconds)
-    native = has_native(spec_of(env))  # an unknown id is refused here and now
+    suitable = [backend.name for backend in backends.suitable(spec_of(env))]  # an unknown id is refused here and now
     say = progress or (lambda _: None)
     laboratory = Laboratory(env, env_kwargs, seconds)
     try:
@@ -73,7 +73,7 @@ def tune(
         cost = _measure_cost(laboratory, seconds * (1 - _RESERVE))
         cores = usable_cores()
         chosen = [
-            setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready, native=native)
+            setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready, suitable=suitable)
         ]
         entries = [_Entry(None, _expect_alone(cost)), *(_Entry(setup, expect(setup, cores, cost)) for setup in chosen)]
         _Race(laboratory, entries, start + seconds * (1 - _RESERVE), say).run()
