@@ -98,6 +98,7 @@ def test_one_that_ends_or_hangs_where_it_is_measured_runs_in_processes(
         monkeypatch.setattr(_trial, "TIME_LIMIT", 1.0)
     with envfleet.make_vec(lambda: MenaceEnv(deed, where), 2) as envs:
         assert type(envs) is AsyncVectorEnv
+        assert len(envs.processes) == envs.num_workers  # none of them in the caller's process
         assert text in envs.plan
         assert "when it was measured" in envs.plan
         envs.reset(seed=0)
