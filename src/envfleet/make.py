@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
 from envfleet import backends
@@ -20,9 +19,9 @@ from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.redraw import ParameterStream
 from envfleet.vector import FleetVectorEnv
+from envfleet.vector.arguments import positive_integer
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.vector.runtime import usable_cores
-
-_MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def make_vec(
     """
     spec = spec_of(id)
     asked = _Request(
-        _checked_num_envs(num_envs),
+        positive_integer("num_envs", num_envs),
         _checked_backend(backend, vectorization_mode),
         _with_batch_size(vector_kwargs, batch_size),
         tuple(wrappers or ()),
@@ -229,12 +228,6 @@ def _with_batch_size(vector_kwargs: dict[str, Any] | None, batch_size: int | Non
     return {**given, "batch_size": batch_size}
 
 
-def _checked_num_envs(num_envs: Any) -> int:
-    if not isinstance(num_envs, int | np.integer) or isinstance(num_envs, bool) or num_envs < 1:
-        raise ValueError(f"num_envs must be a positive integer, got {num_envs!r}.")
-    return int(num_envs)
-
-
 def _checked_randomize_on(when: Any) -> str:
     if when not in ("make", "reset"):
         raise ValueError(f"randomize_on must be 'make' (once) or 'reset' (for every episode), got {when!r}.")
@@ -251,7 +244,7 @@ def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     if not request.randomize:
         return None
     constructor = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
-    made_by_gymnasium = () if is_function(spec) else _MAKE_PARAMETERS
+    made_by_gymnasium = () if is_function(spec) else MAKE_ARGUMENTS
     names = [name for name in request.randomize if name not in made_by_gymnasium]
     check_parameter_names(names, constructor, spec.id)
     assert request.randomize_seed is not None

@@ -16,10 +16,10 @@ from envfleet import _native
 from envfleet.errors import UnsupportedError as UnsupportedError
 from envfleet.native import box2d, mujoco
 from envfleet.native.own.environment import OwnEnvironment, Parameters, PoolParameters
+from envfleet.vector.arguments import is_integer
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
 
 NO_LIMIT = sys.maxsize
-
-_OF_MAKE = ("max_episode_steps", "disable_env_checker")
 
 
 class Companions(Protocol):
@@ -231,7 +231,7 @@ class EnvArguments:
 def env_arguments(spec: EnvSpec, kind: NativeKind, env_kwargs: Mapping[str, Any]) -> EnvArguments:
     """The arguments of one environment, those of the registry included; an UnsupportedError names what is not."""
     constructor = {**spec.kwargs, **env_kwargs}
-    of_make = {name: constructor.pop(name) for name in _OF_MAKE if name in constructor}
+    of_make = {name: constructor.pop(name) for name in MAKE_ARGUMENTS if name in constructor}
     unknown = kind.unknown_arguments(constructor)
     if unknown:
         raise UnsupportedError(f"the argument {unknown[0]!r} of {spec.id}")
@@ -255,6 +255,6 @@ def _time_limit(spec: EnvSpec, asked: Any) -> int:
     limit = spec.max_episode_steps if asked is None else asked
     if limit is None or limit == -1:
         return NO_LIMIT
-    if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or not 0 < limit <= NO_LIMIT:
+    if not is_integer(limit) or not 0 < limit <= NO_LIMIT:
         raise ValueError(f"max_episode_steps of {spec.id} must be a positive integer, or -1 for none, got {limit!r}.")
     return int(limit)

@@ -20,6 +20,7 @@ from gymnasium.error import DependencyNotInstalled
 from envfleet import _native
 from envfleet.errors import UnsupportedError
 from envfleet.native.own.environment import Parameters
+from envfleet.vector.arguments import is_integer
 
 _Converter: TypeAlias = Callable[[str, Any], Parameters]
 
@@ -69,7 +70,7 @@ def _flag(name: str, value: Any) -> Parameters:
 
 
 def _frame_skip(name: str, value: Any) -> Parameters:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+    if not is_integer(value) or value < 1:
         raise UnsupportedError(f"{name}={value!r}, which is no number of frames")
     return {name: int(value)}
 

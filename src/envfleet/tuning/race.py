@@ -13,10 +13,10 @@ from gymnasium.envs.registration import EnvSpec
 from envfleet import backends
 from envfleet._single import EnvMaker, spec_of
 from envfleet.errors import EnvRaisedError, InvalidOutputError
-from envfleet.make import _checked_num_envs
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
+from envfleet.vector.arguments import positive_integer
 from envfleet.vector.runtime import usable_cores
 
 Progress: TypeAlias = Callable[[str], None]
@@ -233,7 +233,7 @@ def _checked_sizes(num_envs: Any) -> tuple[int, ...]:
     sizes = tuple(num_envs) if isinstance(num_envs, Sequence) else (num_envs,)
     if not sizes:
         raise ValueError("num_envs must be a positive integer or some of them, got none.")
-    return tuple(sorted({_checked_num_envs(size) for size in sizes}))
+    return tuple(sorted({positive_integer("num_envs", size) for size in sizes}))
 
 
 def _check_seconds(seconds: Any) -> None:
