@@ -13,7 +13,7 @@ from envfleet import backends
 from envfleet._single import EnvMaker, Wrapper, is_function, spec_of
 from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.backends import Backend, FleetRequest
-from envfleet.errors import UnsupportedError
+from envfleet.errors import EnvRaisedError, UnsupportedError
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
@@ -119,6 +119,8 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
 def _make_with(backend: Backend, wanted: FleetRequest) -> FleetVectorEnv:
     try:
         return backend.make(wanted)
+    except EnvRaisedError:  # also if what the environment raised is an UnsupportedError
+        raise
     except UnsupportedError as error:
         raise UnsupportedError(f"backend={backend.name!r} does not support {error}. Use 'sync' or 'process'.") from None
 

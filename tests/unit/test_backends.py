@@ -108,6 +108,18 @@ def test_a_backend_says_what_it_does_not_support() -> None:
         make_vec(CounterEnv, 3, "few")
 
 
+class UnsupportingEnv(CounterEnv):
+    def __init__(self) -> None:
+        raise UnsupportedError("anything")
+
+
+def test_what_an_environment_does_not_support_is_its_own_error() -> None:
+    with pytest.raises(EnvRaisedError, match=r"^Environment 0 .* raised UnsupportedError in .*: anything") as caught:
+        make_vec(UnsupportingEnv, 2, "sync")
+    assert isinstance(caught.value, UnsupportedError)
+    assert caught.value.method == "make"
+
+
 # --- who reads the table ---------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import envfleet
+import envfleet.backends
 import envfleet.errors
 import envfleet.native
 import envfleet.train
@@ -77,6 +78,7 @@ def test_commands_about_runs_fail_for_want_of_a_run_only(command, capsys, tmp_pa
     ("module", "heading"),
     [
         (envfleet, "envfleet"),
+        (envfleet.backends, "envfleet.backends"),
         (envfleet.native, "envfleet.native"),
         (envfleet.wrappers, "envfleet.wrappers"),
         (envfleet.train, "envfleet.train"),
