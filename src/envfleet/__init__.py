@@ -16,6 +16,7 @@ from envfleet.errors import (
     NonFiniteError,
     ResetNeeded,
     RunInUseError,
+    UnsupportedError,
     UntrustedRunError,
     WorkerDiedError,
     WorkerError,
@@ -23,7 +24,7 @@ from envfleet.errors import (
 )
 from envfleet.make import make_vec
 from envfleet.native.env import NativeVectorEnv
-from envfleet.native.fleets import register as _register_native_envs
+from envfleet.native.registration import register as _register_native_envs
 from envfleet.randomize import choice, normal, uniform
 from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv
@@ -52,6 +53,7 @@ __all__ = [
     "RunInUseError",
     "SyncVectorEnv",
     "TuningResult",
+    "UnsupportedError",
     "UntrustedRunError",
     "WorkerDiedError",
     "WorkerError",

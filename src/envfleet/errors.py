@@ -8,6 +8,7 @@
     ├── InvalidActionError        actions refused before anything was sent (also a ValueError)
     ├── NonFiniteError            training or evaluation met a NaN, an infinity or an overflow (also a ValueError)
     ├── RunInUseError             another process or thread is training in that folder
+    ├── UnsupportedError          the backend cannot do what was asked (also a TypeError)
     ├── UntrustedRunError         a run of unknown origin names a module to import
     └── WorkerError               something went wrong where the environments run
         ├── EnvRaisedError        an environment raised (also an instance of its exception's type)
@@ -48,6 +49,7 @@ __all__ = [
     "NonFiniteError",
     "ResetNeeded",
     "RunInUseError",
+    "UnsupportedError",
     "UntrustedRunError",
     "WorkerDiedError",
     "WorkerError",
@@ -69,6 +71,10 @@ class DamagedRunError(FleetError, ValueError):
 
 class RunInUseError(FleetError):
     """Another process, or another thread of this one, is training in the folder; nothing was changed."""
+
+
+class UnsupportedError(FleetError, TypeError):
+    """The backend cannot do what was asked; another one may. The message says what it was."""
 
 
 class UntrustedRunError(FleetError):

@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
 
-from envfleet.native.atari import AtariVectorEnv, has_atari, make_atari
-from envfleet.native.catalogue import UnsupportedError
-from envfleet.native.env import NativeVectorEnv, has_native, make_native
-from envfleet.native.own import OwnEnvironment
+from envfleet import backends
+from envfleet._single import EnvMaker, Wrapper, is_function, spec_of
+from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
+from envfleet.backends import Backend, FleetRequest
+from envfleet.errors import EnvRaisedError, UnsupportedError
+from envfleet.native.own.environment import OwnEnvironment
 from envfleet.plan import Plan, choose
 from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
 from envfleet.redraw import ParameterStream
-from envfleet.singles import EnvMaker, Wrapper, is_function, make_env, redrawn_env, spec_of
-from envfleet.trial import TrialLostError, TrialRaisedError, measure_apart
-from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
-from envfleet.vector.fused_env import EnvFn
+from envfleet.vector import FleetVectorEnv
+from envfleet.vector.arguments import positive_integer
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.vector.runtime import usable_cores
-
-_BACKENDS = {
-    "auto": "auto",
-    "native": "native",
-    "sync": "sync",
-    "process": "process",
-    "async": "process",
-    "ray": "ray",
-}
-_GYMNASIUM_NAMES = {"native": "native", "sync": "sync", "process": "async", "ray": "ray"}
-_BACKEND_OF: dict[type[FleetVectorEnv], str] = {
-    NativeVectorEnv: "native",
-    AtariVectorEnv: "native",
-    SyncVectorEnv: "sync",
-    AsyncVectorEnv: "process",
-    RayVectorEnv: "ray",
-}
-_ENGINES: dict[str, Callable[..., FleetVectorEnv]] = {
-    "sync": SyncVectorEnv,
-    "process": AsyncVectorEnv,
-    "ray": RayVectorEnv,
-}
-_MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
-_PROCESS_ONLY = frozenset(
-    (
-        "shared_memory",
-        "context",
-        "daemon",
-        "worker",
-        "max_concurrency",
-        "num_workers",
-        "caller_works",
-        "batch_size",
-        "on_failure",
-        "step_timeout",
-        "start_timeout",
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -101,7 +62,7 @@ def make_vec(
             caller's thread), "process" (worker processes), "ray" (Ray actors, on as many machines as there are, see
             docs/ray.md) or "auto": native if there is one, else sync or process, as a short measurement suggests, for
             which one more environment is made, stepped and closed in a process of its own. ``envs.plan`` says what was
-            picked and why.
+            picked and why. ``envfleet.backends`` is the table of all of them, to which you can add your own.
         vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv, AsyncVectorEnv or RayVectorEnv, such as
             ``autoreset_mode``.
         wrappers: Applied to each environment, the first one innermost.
@@ -119,7 +80,7 @@ def make_vec(
     """
     spec = spec_of(id)
     asked = _Request(
-        _checked_num_envs(num_envs),
+        positive_integer("num_envs", num_envs),
         _checked_backend(backend, vectorization_mode),
         _with_batch_size(vector_kwargs, batch_size),
         tuple(wrappers or ()),
@@ -139,77 +100,96 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
     if spec.entry_point is None:
         raise gymnasium.error.Error(f"{spec.id} has no entry point to make single environments from.")
     parameters = _draw(spec, request)
-    envs, why_not = _try_native(spec, request, parameters)
-    if envs is None:
-        envs = _make_from_functions(spec, request, parameters)
-        envs.plan += why_not
+    wanted = FleetRequest(
+        spec,
+        request.num_envs,
+        request.env_kwargs,
+        request.vector_kwargs,
+        request.wrappers,
+        parameters,
+        _streams(request),
+    )
+    asked = backends.find(request.backend)
+    backend, envs = _make_automatically(wanted) if asked is None else (asked, _make_with(asked, wanted))
     envs._drawn_once = parameters
-    envs.spec = _spec_to_make_again(spec, request, envs)
+    envs.spec = _spec_to_make_again(spec, request, backend)
     return envs
 
 
-def _try_native(
-    spec: EnvSpec, request: _Request, parameters: ParameterTable | None
-) -> tuple[FleetVectorEnv | None, str]:
-    """A native fleet; or None, and what the plan should say about it."""
-    if request.backend not in ("auto", "native") or (request.backend == "auto" and not has_native(spec)):
-        return None, ""
-    varied = None if parameters is None else [parameters.row(i) for i in range(request.num_envs)]
+def _make_with(backend: Backend, wanted: FleetRequest) -> FleetVectorEnv:
     try:
-        if request.wrappers:
-            raise UnsupportedError("wrappers around single environments")
-        vector_kwargs, env_kwargs, origins = request.vector_kwargs, request.env_kwargs, _origins(request)
-        if has_atari(spec):
-            if varied is not None:
-                raise UnsupportedError("randomize for Atari")
-            return make_atari(spec, request.num_envs, vector_kwargs, env_kwargs), ""
-        return make_native(spec, request.num_envs, vector_kwargs, env_kwargs, varied, origins), ""
+        return backend.make(wanted)
+    except EnvRaisedError:  # also if what the environment raised is an UnsupportedError
+        raise
     except UnsupportedError as error:
-        if request.backend == "native":
-            raise UnsupportedError(f"backend='native' does not support {error}. Use 'sync' or 'process'.") from None
-        return None, f" Not native, which does not support {error}."
-    except Exception:
-        if request.backend == "native":
-            raise
-        return None, ""  # if the environment itself cannot be made, making the fleet raises the proper error
+        raise UnsupportedError(f"backend={backend.name!r} does not support {error}. Use 'sync' or 'process'.") from None
 
 
-def _make_from_functions(spec: EnvSpec, request: _Request, parameters: ParameterTable | None) -> FleetVectorEnv:
-    origins = _origins(request)
-    if origins is not None:
-        env_fns: list[EnvFn] = [redrawn_env(spec, request.env_kwargs, request.wrappers, origin) for origin in origins]
-    else:
-        rows = [parameters.row(i) if parameters is not None else {} for i in range(request.num_envs)]
-        env_fns = [partial(make_env, spec, request.env_kwargs, request.wrappers, row) for row in rows]
-    plan = _plan(request, env_fns[0])
-    envs = _ENGINES[plan.backend](env_fns, **{**plan.vector_kwargs, **request.vector_kwargs})
-    envs.plan = plan.sentence or envs.plan
-    return envs
+def _make_automatically(wanted: FleetRequest) -> tuple[Backend, FleetVectorEnv]:
+    """A fleet of the backend that suits the spec; if that cannot make it, of the one that a measurement suggests.
+
+    The plan says why the first one is not used. If it failed because the environment itself cannot be made, so will
+    the second, with the proper error.
+    """
+    remarks = ""
+    for backend in backends.suitable(wanted.spec):
+        try:
+            return backend, backend.make(wanted)
+        except UnsupportedError as error:
+            remarks += f" Not {backend.name}, which does not support {error}."
+        except Exception as error:
+            remarks += f" Not {backend.name}, which failed: {type(error).__name__}: {str(error).rstrip('.')}."
+    plan = _plan(wanted)
+    chosen = backends.find(plan.backend)
+    assert chosen is not None
+    envs = chosen.make(replace(wanted, vector_kwargs={**plan.vector_kwargs, **wanted.vector_kwargs}))
+    envs.plan = plan.sentence + remarks
+    return chosen, envs
 
 
-def _origins(request: _Request) -> list[ParameterStream] | None:
+def _plan(wanted: FleetRequest) -> Plan:
+    decided = backends.decided_by(wanted.vector_kwargs)
+    if decided is not None:
+        backend, argument = decided
+        return Plan(backend.name, f"{backend.name}: the argument {argument!r} is best served by {backend.where}.")
+    if wanted.num_envs == 1:
+        return Plan("sync", "sync: with one environment there is nothing to run side by side.")
+    try:
+        return choose(wanted.num_envs, usable_cores(), measure_apart(wanted.env_fns()[0]))
+    except TrialLostError as error:
+        return Plan(
+            "process", f"process: the environment {error} when it was measured, so it is kept out of your program."
+        )
+    except (TrialRaisedError, OSError) as error:
+        # If the environment itself is broken, making the fleet raises the proper error.
+        return Plan("sync", f"sync: the environment could not be measured ({error}).")
+
+
+def _streams(request: _Request) -> tuple[ParameterStream, ...] | None:
     """Where each environment's parameters come from, if every episode has its own."""
     if not request.randomize or request.randomize_on != "reset":
         return None
     assert request.randomize_seed is not None
-    return [ParameterStream(request.randomize, request.randomize_seed, i) for i in range(request.num_envs)]
+    return tuple(ParameterStream(request.randomize, request.randomize_seed, i) for i in range(request.num_envs))
 
 
 def _checked_backend(backend: Any, vectorization_mode: Any) -> str:
+    """What was asked for: the name of a backend, "auto", or Gymnasium's name for an environment's own vectorisation."""
     mode = VectorizeMode.VECTOR_ENTRY_POINT.value
-    names = {**_BACKENDS, mode: mode}
-    chosen = []
+    names = (*backends.spellings(), mode)
+    chosen = set()
     for name, value in (("backend", backend), ("vectorization_mode", vectorization_mode)):
         value = value.value if isinstance(value, VectorizeMode) else value
         if value is None:
             continue
         if value not in names:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
-        chosen.append(names[value])
-    explicit = sorted(set(chosen) - {"auto"})
+        found = backends.find(value)
+        chosen.add(value if found is None else found.name)
+    explicit = sorted(chosen - {backends.AUTO})
     if len(explicit) > 1:
         raise ValueError(f"backend={backend!r} and vectorization_mode={vectorization_mode!r} contradict each other.")
-    return explicit[0] if explicit else "auto"
+    return explicit[0] if explicit else backends.AUTO
 
 
 def _merge_with_spec(spec: EnvSpec, asked: _Request) -> _Request:
@@ -250,12 +230,6 @@ def _with_batch_size(vector_kwargs: dict[str, Any] | None, batch_size: int | Non
     return {**given, "batch_size": batch_size}
 
 
-def _checked_num_envs(num_envs: Any) -> int:
-    if not isinstance(num_envs, int | np.integer) or isinstance(num_envs, bool) or num_envs < 1:
-        raise ValueError(f"num_envs must be a positive integer, got {num_envs!r}.")
-    return int(num_envs)
-
-
 def _checked_randomize_on(when: Any) -> str:
     if when not in ("make", "reset"):
         raise ValueError(f"randomize_on must be 'make' (once) or 'reset' (for every episode), got {when!r}.")
@@ -272,38 +246,19 @@ def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     if not request.randomize:
         return None
     constructor = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
-    made_by_gymnasium = () if is_function(spec) else _MAKE_PARAMETERS
+    made_by_gymnasium = () if is_function(spec) else MAKE_ARGUMENTS
     names = [name for name in request.randomize if name not in made_by_gymnasium]
     check_parameter_names(names, constructor, spec.id)
     assert request.randomize_seed is not None
     return draw_parameters(request.randomize, request.num_envs, request.randomize_seed)
 
 
-def _plan(request: _Request, env_fn: EnvFn) -> Plan:
-    if request.backend != "auto":
-        return Plan(request.backend, "")
-    wanted = sorted(_PROCESS_ONLY & request.vector_kwargs.keys())
-    if wanted:
-        return Plan("process", f"process: the argument {wanted[0]!r} is best served by worker processes.")
-    if request.num_envs == 1:
-        return Plan("sync", "sync: with one environment there is nothing to run side by side.")
-    try:
-        return choose(request.num_envs, usable_cores(), measure_apart(env_fn))
-    except TrialLostError as error:
-        return Plan(
-            "process", f"process: the environment {error} when it was measured, so it is kept out of your program."
-        )
-    except (TrialRaisedError, OSError) as error:
-        # If the environment itself is broken, making the fleet raises the proper error.
-        return Plan("sync", f"sync: the environment could not be measured ({error}).")
-
-
-def _spec_to_make_again(spec: EnvSpec, request: _Request, envs: FleetVectorEnv) -> EnvSpec:
+def _spec_to_make_again(spec: EnvSpec, request: _Request, backend: Backend) -> EnvSpec:
     """As Gymnasium lays it out, so that ``gymnasium.make_vec`` reads it too where it knows the arguments."""
     kwargs: dict[str, Any] = {
         **request.env_kwargs,
         "num_envs": request.num_envs,
-        "vectorization_mode": _GYMNASIUM_NAMES[_BACKEND_OF[type(envs)]],
+        "vectorization_mode": backend.name_in_specs,
     }
     optional = {
         "vector_kwargs": request.vector_kwargs,

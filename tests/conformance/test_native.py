@@ -123,6 +123,13 @@ def test_gymnasiums_fleet_is_that_of_make_vec(env_id: str) -> None:
     envs.close()
 
 
+def test_a_spec_that_was_saved_under_the_former_name_of_the_module_is_made() -> None:
+    spec = copy.deepcopy(gym.spec("envfleet/CartPole-v1"))
+    spec.vector_entry_point = "envfleet.native.fleets:CartPole-v1"
+    with gym.make_vec(spec, num_envs=2, vectorization_mode="vector_entry_point") as envs:  # type: ignore[arg-type]
+        assert type(envs) is NativeVectorEnv
+
+
 def test_the_arguments_of_the_fleet_pass_through_gymnasium() -> None:
     envs: Any = gym.make_vec(
         "envfleet/CartPole-v1", 8, copy=False, threads=2, batch_size=3, autoreset_mode=AutoresetMode.DISABLED

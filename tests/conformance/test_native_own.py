@@ -15,7 +15,7 @@ from own_environments import COMPILED, SOURCES, build
 
 from envfleet import InvalidActionError, NativeVectorEnv, choice, make_vec, native, uniform
 from envfleet.errors import EnvRaisedError, ResetNeeded
-from envfleet.native.own import OwnEnvironment
+from envfleet.native.own.environment import OwnEnvironment
 from envfleet.testing import ReferenceFleet, assert_same
 from envfleet.testing.trajectories import compare_trajectories
 

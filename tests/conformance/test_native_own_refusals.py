@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from own_environments import LIBRARIES, build
 
 from envfleet import EnvRaisedError, _native, make_vec, native
-from envfleet.native import abi
+from envfleet.native.own import abi
 
 faulty = partial(build, LIBRARIES / "faulty.c")
 

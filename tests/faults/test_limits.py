@@ -172,6 +172,7 @@ def test_a_constructor_that_hangs_is_told_and_ended(tmp_path: Path, monkeypatch:
     [
         {"on_failure": "ignore"},
         {"max_restarts": -1},
+        {"max_restarts": True},
         {"max_restarts": 1.5},
         {"restart_window": 0},
         {"restart_window": None},

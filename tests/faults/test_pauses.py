@@ -54,8 +54,8 @@ PROGRAM = """
 
 
     def measure(folder):
-        import envfleet, envfleet.trial
-        envfleet.trial.TIME_LIMIT = 3.0
+        import envfleet, envfleet._trial
+        envfleet._trial.TIME_LIMIT = 3.0
         with envfleet.make_vec(lambda: MeasuredEnv(folder), 2) as envs:
             print("measured" in envs.plan, envs.plan)
 

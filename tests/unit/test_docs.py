@@ -16,6 +16,7 @@ import gymnasium
 import pytest
 
 import envfleet
+import envfleet.backends
 import envfleet.errors
 import envfleet.native
 import envfleet.train
@@ -28,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DESCRIBED = [page for page in PAGES if page.name != "code-tour.md"]  # which is about private names
 PACKAGES = [
     "envfleet",
+    "envfleet.backends",
     *(f"envfleet.{info.name}" for info in pkgutil.iter_modules(envfleet.__path__) if info.ispkg and info.name != "cli"),
 ]
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))

@@ -33,15 +33,18 @@ def busy(microseconds: float) -> StepCost:
 @pytest.mark.parametrize(
     ("num_envs", "cores", "microseconds", "backend"),
     [
-        # Two environments on two cores, 40 µs a hand-over: worth it when 2 w >= 1.2 (w + 40), so from 60 µs on.
-        (2, 2, 59.9, "sync"),
-        (2, 2, 60.1, "process"),
-        # Sixty-four: 64 w >= 1.2 (32 w + 40), so from about 1.9 µs on.
-        (64, 2, 1.8, "sync"),
-        (64, 2, 2.0, "process"),
-        # Three on two cores take two rounds: 3 w >= 1.2 (2 w + 40), so from 80 µs on.
-        (3, 2, 79.9, "sync"),
-        (3, 2, 80.1, "process"),
+        # Two environments on two cores, 10 µs a hand-over: worth it when 2 w >= 1.2 (w + 10), so from 15 µs on.
+        (2, 2, 14.9, "sync"),
+        (2, 2, 15.1, "process"),
+        # Eight: 8 w >= 1.2 (4 w + 10), so from 3.75 µs on; a CartPole takes 5.
+        (8, 2, 3.7, "sync"),
+        (8, 2, 3.8, "process"),
+        # Sixty-four: 64 w >= 1.2 (32 w + 10), so from about 0.47 µs on.
+        (64, 2, 0.46, "sync"),
+        (64, 2, 0.48, "process"),
+        # Three on two cores take two rounds: 3 w >= 1.2 (2 w + 10), so from 20 µs on.
+        (3, 2, 19.9, "sync"),
+        (3, 2, 20.1, "process"),
         (1, 8, 1e6, "sync"),
         (64, 1, 1e6, "sync"),
     ],
@@ -50,6 +53,14 @@ def test_processes_are_taken_where_they_save_a_sixth(
     num_envs: int, cores: int, microseconds: float, backend: str
 ) -> None:
     assert choose(num_envs, cores, busy(microseconds)).backend == backend
+
+
+@pytest.mark.parametrize(("microseconds", "backend"), [(89.9, "sync"), (90.1, "process")])
+def test_what_must_be_pickled_makes_a_hand_over_dearer(microseconds: float, backend: str) -> None:
+    # 50 µs more: two environments on two cores are worth it when 2 w >= 1.2 (w + 60), so from 90 µs on.
+    plan = choose(2, 2, StepCost(microseconds * US, microseconds * US, pickled=True))
+    assert plan.backend == backend
+    assert plan.sentence.endswith("150 µs, as part of it must be pickled.")
 
 
 @pytest.mark.parametrize(("num_envs", "cores", "workers"), [(64, 2, 2), (2, 8, 2), (5, 4, 4)])
@@ -74,17 +85,23 @@ def test_half_busy_is_not_waiting() -> None:
     assert "caller_works" not in choose(8, 2, StepCost(wall=0.01, cpu=0.00499)).vector_kwargs
 
 
-def test_waiting_that_is_shorter_than_two_hand_overs_is_not_worth_a_worker() -> None:
-    assert choose(2, 2, StepCost(wall=40 * US, cpu=0.0)).backend == "sync"
-    assert choose(2, 2, StepCost(wall=41 * US, cpu=0.0)).backend == "process"
+def test_waiting_that_is_shorter_than_two_wake_ups_is_not_worth_a_worker() -> None:
+    assert choose(2, 1, StepCost(wall=40 * US, cpu=0.0)).backend == "sync"
+    assert choose(2, 1, StepCost(wall=41 * US, cpu=0.0)).vector_kwargs == {"num_workers": 2}
+    assert choose(2, 2, StepCost(wall=40 * US, cpu=0.0)).vector_kwargs == {"num_workers": 2, "caller_works": True}
+    assert choose(2, 2, StepCost(wall=41 * US, cpu=0.0)).vector_kwargs == {"num_workers": 2}
 
 
 def test_the_sentence_gives_the_numbers_it_was_decided_on() -> None:
-    assert choose(4, 2, busy(10)).sentence == (
-        "sync: a step takes 10 µs, so 4 in a row take 40 µs, and 2 cores would take 60 µs."
+    assert choose(4, 2, busy(5)).sentence == (
+        "sync: a step takes 5 µs, so 4 in a row take 20 µs, and 2 cores would take 20 µs."
     )
     assert choose(4, 1, busy(10)).sentence == (
-        "sync: a step takes 10 µs, so 4 in a row take 40 µs, and 1 core would take 80 µs."
+        "sync: a step takes 10 µs, so 4 in a row take 40 µs, and 1 core would take 50 µs."
+    )
+    assert choose(8, 2, busy(6)).sentence == (
+        "process, 2 workers, the caller being one of them: "
+        "a step takes 6 µs, so 8 in a row take 48 µs, on 2 cores about 34 µs."
     )
 
 
@@ -150,6 +167,19 @@ def test_measuring_stops_after_a_twentieth_of_a_second_or_200_steps(clock: Simpl
     assert [env.total for env in envs] == [3 + 3, 5 + 200]
 
 
+@pytest.mark.parametrize(
+    ("env_fn", "pickled"),
+    [
+        (partial(gym.make, "CartPole-v1"), False),
+        (partial(gym.make, "FrozenLake-v1"), False),  # its infos are numbers
+        (CounterEnv, True),  # its infos are nested
+        (lambda: SpellingEnv(), True),  # its actions are words
+    ],
+)
+def test_what_must_be_pickled_is_noticed(env_fn: Any, pickled: bool) -> None:
+    assert measure_step(env_fn).pickled is pickled
+
+
 @pytest.mark.parametrize("fail_at", [None, 1, 8])
 def test_the_measured_environment_is_closed_whatever_happens(clock: SimpleNamespace, fail_at: int | None) -> None:
     env = ClockEnv(clock, fail_at)
@@ -208,13 +238,23 @@ def test_a_sleeping_environment_gets_a_worker_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize(("microseconds", "backend"), [(59, "sync"), (61, "process")])
+@pytest.mark.parametrize(("microseconds", "backend"), [(14, "sync"), (16, "process")])
 def test_auto_follows_the_arithmetic(monkeypatch: pytest.MonkeyPatch, microseconds: float, backend: str) -> None:
     monkeypatch.setattr(make, "measure_apart", lambda env_fn: busy(microseconds))
     with envfleet.make_vec(CounterEnv, 2) as envs:
         assert envs.plan == choose(2, 2, busy(microseconds)).sentence
         assert envs.plan.startswith(backend)
         assert type(envs) is {"sync": SyncVectorEnv, "process": AsyncVectorEnv}[backend]
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_eight_cart_poles_are_stepped_by_a_worker_and_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "measure_apart", lambda env_fn: busy(5.5))
+    with envfleet.make_vec(partial(gym.make, "CartPole-v1"), 8) as envs:
+        assert type(envs) is AsyncVectorEnv
+        assert (envs.num_workers, len(envs.processes)) == (2, 1)
+    with envfleet.make_vec(partial(gym.make, "CartPole-v1"), 4) as envs:
+        assert type(envs) is SyncVectorEnv
 
 
 def test_an_argument_only_processes_know_decides(monkeypatch: pytest.MonkeyPatch) -> None:

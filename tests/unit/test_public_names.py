@@ -20,6 +20,7 @@ import envfleet.train
 
 PACKAGES = [
     "envfleet",
+    "envfleet.backends",
     "envfleet.errors",
     "envfleet.native",
     "envfleet.testing",

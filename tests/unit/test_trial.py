@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import envfleet
-from envfleet import make, trial
+from envfleet import _trial, make
+from envfleet._trial import measure_apart
 from envfleet.testing.envs import CounterConfig, CounterEnv
-from envfleet.trial import measure_apart
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 
 
@@ -95,9 +95,10 @@ def test_one_that_ends_or_hangs_where_it_is_measured_runs_in_processes(
     monkeypatch: pytest.MonkeyPatch, where: str, deed: Callable[[], Any], text: str
 ) -> None:
     if deed is hang:
-        monkeypatch.setattr(trial, "TIME_LIMIT", 1.0)
+        monkeypatch.setattr(_trial, "TIME_LIMIT", 1.0)
     with envfleet.make_vec(lambda: MenaceEnv(deed, where), 2) as envs:
         assert type(envs) is AsyncVectorEnv
+        assert len(envs.processes) == envs.num_workers  # none of them in the caller's process
         assert text in envs.plan
         assert "when it was measured" in envs.plan
         envs.reset(seed=0)

@@ -131,7 +131,7 @@ def test_first_ready_can_be_left_out() -> None:
 
 @pytest.mark.parametrize("native", [False, True])
 def test_the_native_backend_is_tried_where_there_is_one(native: bool) -> None:
-    assert (Setup(8, "native") in setups(8, 2, busy(1e-4), first_ready=False, native=native)) is native
+    assert (Setup(8, "native") in setups(8, 2, busy(1e-4), first_ready=False, suitable=["native"] * native)) is native
 
 
 @pytest.mark.parametrize(

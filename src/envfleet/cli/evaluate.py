@@ -7,10 +7,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from envfleet import backends
+from envfleet.backends import BackendName
 from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
 from envfleet.cli.permission import Permission
 from envfleet.cli.trouble import UsageError
@@ -35,8 +37,7 @@ class _Options:
         randomize: parameters drawn for each episode, such as gravity=uniform(-11,-9), or the preset lunar-lander.
         stochastic: draw actions from the policy instead of taking the most likely.
         num_envs: the number of environments stepped at once.
-        backend: where they run: "auto" (measured), "sync" (this thread), "process" (worker processes) or "ray" (actors
-            on several machines).
+        backend: where they run.
         as_json: print one line of JSON instead of a table.
         permission: what the run may import.
     """
@@ -50,7 +51,7 @@ class _Options:
     randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     num_envs: int = 10
-    backend: Literal["auto", "native", "sync", "process", "ray"] = "auto"
+    backend: Annotated[BackendName, arg(help=f"where they run: {backends.described()}.")] = "auto"
     as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
     permission: OmitArgPrefixes[Permission] = field(default_factory=Permission)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from envfleet import backends
 from envfleet.cli.parsing import parse
 from envfleet.cli.trouble import UsageError
 from envfleet.train.config import CONFIGS, TrainConfig
@@ -29,11 +30,12 @@ _GROUPS = {
 """Which settings are shown together. All others are shown under the name of the algorithm."""
 
 _HELP = {
+    "backend": f"what runs the environments: {backends.described()}.",
     "env_kwargs": "constructor arguments of the environment, such as gravity=-5 enable_wind=True.",
     "randomize": "parameters that vary, such as gravity=uniform(-11,-9), "
     "gravity=normal(-10,1,-11.99,-0.01) and enable_wind=choice(True,False), or the preset lunar-lander.",
 }
-"""The help texts of settings that are dicts in Python and texts on the command line."""
+"""What a command line takes where Python takes a dict, and what the table of backends knows."""
 
 
 @dataclass(frozen=True)

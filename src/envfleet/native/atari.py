@@ -15,7 +15,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
-from envfleet.native.parameters import UnsupportedError
+from envfleet.errors import UnsupportedError
 from envfleet.vector.engine import (
     CallOrder,
     NoQuickCalls,

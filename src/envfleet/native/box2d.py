@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from envfleet.vector.runtime import generator_in, generator_state
+
 _POSES, _RANDOM_STATE = "_poses", "_random_state_at_reset"
 _SCENE = "_envfleet_scene"
 _NUMBERS_A_POSE = 3
@@ -71,14 +73,8 @@ def _reset_like(env: Any, attributes: Mapping[str, Any], parameters: Sequence[st
 
 def _generator(halves: Sequence[int]) -> np.random.Generator:
     state_high, state_low, increment_high, increment_low, has_half, half = (number % 2**64 for number in halves)
-    bits = np.random.PCG64()
-    bits.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state_high << 64 | state_low, "inc": increment_high << 64 | increment_low},
-        "has_uint32": has_half,
-        "uinteger": half,
-    }
-    return np.random.Generator(bits)
+    state, increment = state_high << 64 | state_low, increment_high << 64 | increment_low
+    return generator_in(generator_state(state, increment, has_half, half))
 
 
 def _move(bodies: Sequence[Any], poses: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -12,11 +13,13 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from envfleet import _native
-from envfleet.native import box2d, mujoco_arguments
-from envfleet.native.mujoco import Simulations
-from envfleet.native.own import OwnEnvironment, PoolParameters
-from envfleet.native.parameters import Parameters as Parameters
-from envfleet.native.parameters import UnsupportedError as UnsupportedError
+from envfleet.errors import UnsupportedError as UnsupportedError
+from envfleet.native import box2d, mujoco
+from envfleet.native.own.environment import OwnEnvironment, Parameters, PoolParameters
+from envfleet.vector.arguments import is_integer
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
+
+NO_LIMIT = sys.maxsize
 
 
 class Companions(Protocol):
@@ -173,8 +176,8 @@ _TOY_TEXT = "gymnasium.envs.toy_text"
 
 def _mujoco(entry_point: str) -> NativeKind:
     name = entry_point.partition(":")[2].removesuffix("Env")
-    parameters = mujoco_arguments.ARGUMENTS[entry_point]
-    return NativeKind(name, parameters, mujoco_arguments.SHAPING, companions=Simulations)
+    parameters = mujoco.ARGUMENTS[entry_point]
+    return NativeKind(name, parameters, mujoco.SHAPING, companions=mujoco.Simulations)
 
 
 _KINDS: dict[str, NativeKind] = {
@@ -198,7 +201,7 @@ _KINDS: dict[str, NativeKind] = {
     f"{_TOY_TEXT}.cliffwalking:CliffWalkingEnv": NativeKind("CliffWalking", _cliff_walking),
     f"{_TOY_TEXT}.frozen_lake:FrozenLakeEnv": NativeKind("FrozenLake", _frozen_lake, frozenset(("desc", "map_name"))),
     f"{_TOY_TEXT}.taxi:TaxiEnv": NativeKind("Taxi", _taxi),
-    **{f"{_MUJOCO}.{entry_point}": _mujoco(entry_point) for entry_point in mujoco_arguments.ARGUMENTS},
+    **{f"{_MUJOCO}.{entry_point}": _mujoco(entry_point) for entry_point in mujoco.ARGUMENTS},
 }
 """By entry point, so that whoever registers another class under Gymnasium's id gets that class."""
 
@@ -209,3 +212,49 @@ def find(spec: EnvSpec) -> NativeKind | None:
         own = spec.entry_point
         return NativeKind("Foreign", PoolParameters(own), pose=own.pose, title=own.description.name)
     return _KINDS.get(spec.entry_point) if isinstance(spec.entry_point, str) else None
+
+
+@final
+@dataclass(frozen=True)
+class EnvArguments:
+    """What one environment is made with, as the pool takes it.
+
+    Attributes:
+        parameters: By their names in C++.
+        time_limit: Steps an episode.
+    """
+
+    parameters: Parameters
+    time_limit: int
+
+
+def env_arguments(spec: EnvSpec, kind: NativeKind, env_kwargs: Mapping[str, Any]) -> EnvArguments:
+    """The arguments of one environment, those of the registry included; an UnsupportedError names what is not."""
+    constructor = {**spec.kwargs, **env_kwargs}
+    of_make = {name: constructor.pop(name) for name in MAKE_ARGUMENTS if name in constructor}
+    unknown = kind.unknown_arguments(constructor)
+    if unknown:
+        raise UnsupportedError(f"the argument {unknown[0]!r} of {spec.id}")
+    return EnvArguments(kind.parameters_from(constructor), _time_limit(spec, of_make.get("max_episode_steps")))
+
+
+def check_varied(spec: EnvSpec, kind: NativeKind, varied: Sequence[Mapping[str, Any]]) -> None:
+    """Refuses arguments in which the environments of one fleet cannot differ, whichever environment has them."""
+    shared = {"render_mode", "disable_env_checker", *kind.shaping}
+    for env, arguments in enumerate(varied):
+        for name in sorted(shared.intersection(arguments)):
+            raise UnsupportedError(
+                f"environments that differ in {name!r}, which environment {env} of {spec.id} has as "
+                f"{arguments[name]!r:.80}: give it to all of them alike, as a constructor argument, or use "
+                "backend='process', with vector_kwargs={'observation_mode': 'different'} where their spaces differ"
+            )
+
+
+def _time_limit(spec: EnvSpec, asked: Any) -> int:
+    """As ``gymnasium.make`` has it: -1 for none, None for the registered one."""
+    limit = spec.max_episode_steps if asked is None else asked
+    if limit is None or limit == -1:
+        return NO_LIMIT
+    if not is_integer(limit) or not 0 < limit <= NO_LIMIT:
+        raise ValueError(f"max_episode_steps of {spec.id} must be a positive integer, or -1 for none, got {limit!r}.")
+    return int(limit)

@@ -14,9 +14,8 @@ import numpy as np
 
 from envfleet import _core, _native
 from envfleet.errors import EnvRaisedError
-from envfleet.native.arguments import NO_LIMIT
 from envfleet.native.buffers import NativeBlock
-from envfleet.native.catalogue import Companions
+from envfleet.native.catalogue import NO_LIMIT, Companions
 from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.native.twin import Twin
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult

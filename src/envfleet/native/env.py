@@ -14,10 +14,10 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
+from envfleet.errors import UnsupportedError
 from envfleet.native import catalogue, snapshots
-from envfleet.native.arguments import EnvArguments, check_varied, env_arguments
 from envfleet.native.buffers import NativeBlock
-from envfleet.native.catalogue import UnsupportedError
+from envfleet.native.catalogue import EnvArguments, check_varied, env_arguments
 from envfleet.native.engine import NativeEngine, NativeShard
 from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
 from envfleet.native.twin import Twin

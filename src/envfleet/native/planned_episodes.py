@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _native
-from envfleet.native.arguments import EnvArguments
+from envfleet.native.catalogue import EnvArguments
 from envfleet.redraw import Episode, EpisodeStream, ParameterStream, Randomize
 from envfleet.vector.failures import Failure
 

@@ -9,7 +9,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from envfleet.native.catalogue import NativeKind, UnsupportedError
+from envfleet.errors import UnsupportedError
+from envfleet.native.catalogue import NativeKind
 from envfleet.vector.fused_env import AnyEnv
 from envfleet.vector.spaces import EnvFace
 

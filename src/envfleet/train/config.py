@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
+from envfleet import backends
+from envfleet.backends import BackendName
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize, parse_randomize
 
@@ -51,7 +53,7 @@ class TrainConfig(ABC):
     num_envs: int = 10
     seed: int = 0
     total_steps: int = 1_000_000
-    backend: Literal["auto", "native", "sync", "process", "ray"] = "auto"
+    backend: BackendName = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)
@@ -237,7 +239,6 @@ _AT_LEAST_ONE = (
     "return_steps",
     "buffer_size",
 )
-_BACKENDS = ("auto", "native", "sync", "process", "ray")
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
 _SWITCHES = ("normalize_observations", "normalize_advantages", "anneal")
 _TEXTS = ("env_id", "device")
@@ -269,7 +270,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
         *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),
         *_violations(config, ("randomize",), "a dict of distributions", _are_distributions),
-        *_violations(config, ("backend",), "auto, native, sync, process or ray", lambda v: v in _BACKENDS),
+        *_violations(config, ("backend",), _listed(backends.names()), lambda v: v in backends.names()),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("non_finite",), "stop or drop", lambda v: v in ("stop", "drop")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
@@ -295,6 +296,10 @@ def _contradictions(config: TrainConfig) -> Iterator[str]:
 def _violations(config: TrainConfig, names: tuple[str, ...], wanted: str, holds: Callable[[Any], bool]) -> list[str]:
     present = [(name, getattr(config, name)) for name in names if hasattr(config, name)]
     return [f"{name} must be {wanted}, got {value!r}" for name, value in present if not holds(value)]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _is_integer(value: Any) -> bool:

@@ -18,10 +18,10 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from envfleet._single import make_env, spec_of
 from envfleet.errors import EnvRaisedError, WorkerError
 from envfleet.make import make_vec
 from envfleet.plan import StepCost, measure_step
-from envfleet.singles import make_env, spec_of
 from envfleet.tuning.setups import EnvCost, Setup
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv
 from envfleet.vector.failures import Failure, as_error

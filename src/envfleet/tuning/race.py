@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, final
 
 from gymnasium.envs.registration import EnvSpec
 
+from envfleet import backends
+from envfleet._single import EnvMaker, spec_of
 from envfleet.errors import EnvRaisedError, InvalidOutputError
-from envfleet.make import _checked_num_envs
-from envfleet.native.env import has_native
-from envfleet.singles import EnvMaker, spec_of
 from envfleet.tuning.laboratory import Laboratory, TooSlow, Turn
 from envfleet.tuning.results import Candidate, TuningResult
 from envfleet.tuning.setups import EnvCost, Expectation, Setup, expect, name_in_code, setups
+from envfleet.vector.arguments import positive_integer
 from envfleet.vector.runtime import usable_cores
 
 Progress: TypeAlias = Callable[[str], None]
@@ -65,7 +65,7 @@ def tune(
     start = time.monotonic()
     sizes = _checked_sizes(num_envs)
     _check_seconds(seconds)
-    native = has_native(spec_of(env))  # an unknown id is refused here and now
+    suitable = [backend.name for backend in backends.suitable(spec_of(env))]  # an unknown id is refused here and now
     say = progress or (lambda _: None)
     laboratory = Laboratory(env, env_kwargs, seconds)
     try:
@@ -73,7 +73,7 @@ def tune(
         cost = _measure_cost(laboratory, seconds * (1 - _RESERVE))
         cores = usable_cores()
         chosen = [
-            setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready, native=native)
+            setup for size in sizes for setup in setups(size, cores, cost, first_ready=first_ready, suitable=suitable)
         ]
         entries = [_Entry(None, _expect_alone(cost)), *(_Entry(setup, expect(setup, cores, cost)) for setup in chosen)]
         _Race(laboratory, entries, start + seconds * (1 - _RESERVE), say).run()
@@ -233,7 +233,7 @@ def _checked_sizes(num_envs: Any) -> tuple[int, ...]:
     sizes = tuple(num_envs) if isinstance(num_envs, Sequence) else (num_envs,)
     if not sizes:
         raise ValueError("num_envs must be a positive integer or some of them, got none.")
-    return tuple(sorted({_checked_num_envs(size) for size in sizes}))
+    return tuple(sorted({positive_integer("num_envs", size) for size in sizes}))
 
 
 def _check_seconds(seconds: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,8 @@ class Setup:
     """Arguments for ``make_vec``.
 
     Attributes:
-        num_envs: The number of environments.
-        backend: "sync", "process" or "native".
+        num_envs: How many environments.
+        backend: The name of one.
         vector_kwargs: Further arguments of the vector environment.
     """
 
@@ -78,12 +78,10 @@ class Expectation:
     step: float
 
 
-def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, native: bool = False) -> list[Setup]:
-    """Returns the setups to compare, the simplest first; ``native``: whether the environment exists in C++ too."""
+def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, suitable: Sequence[str] = ()) -> list[Setup]:
+    """What to compare, the simplest first; ``suitable`` are backends that "auto" would take without measuring."""
     side_by_side = min(cores, num_envs)
-    found = [Setup(num_envs, "sync")]
-    if native:
-        found.append(Setup(num_envs, "native"))
+    found = [Setup(num_envs, "sync"), *(Setup(num_envs, backend) for backend in suitable)]
     if side_by_side > 1:
         found.append(Setup(num_envs, "process", {"num_workers": side_by_side, "caller_works": True}))
     crews = {1, cores, 2 * cores}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,30 @@ import numpy.typing as npt
 Mask = npt.NDArray[np.bool_]
 
 
+def is_integer(value: Any) -> TypeGuard[int]:
+    """Whether it is an integer of Python's or NumPy's; a bool is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def checked_integer(name: str, value: Any) -> int:
+    """The value as Python's integer; a TypeError names what is none."""
+    if not is_integer(value):
+        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}.")
+    return int(value)
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """The value as Python's integer; a ValueError names what is none, or less than 1."""
+    if not is_integer(value) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    return int(value)
+
+
 def seeds(seed: Any, num_envs: int) -> list[int | None]:
     """One seed (or None) an environment: an int s gives s + i."""
     if seed is None:
         return [None] * num_envs
-    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+    if is_integer(seed):
         first = _seed(seed, "seed")
         return [first + i for i in range(num_envs)]
     if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
@@ -27,7 +46,7 @@ def seeds(seed: Any, num_envs: int) -> list[int | None]:
 
 
 def _seed(value: Any, name: str) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not is_integer(value):
         raise TypeError(f"{name} must be an int, got {value!r} of type {type(value).__name__}.")
     if value < 0:
         raise ValueError(f"{name} must not be negative, got {value}.")
@@ -111,7 +130,7 @@ def checked_batch_size(batch_size: Any, num_envs: int) -> int:
     """How many results to wait for; None means all environments."""
     if batch_size is None:
         return num_envs
-    if not isinstance(batch_size, int | np.integer) or isinstance(batch_size, bool) or not 0 < batch_size <= num_envs:
+    if not is_integer(batch_size) or not 0 < batch_size <= num_envs:
         raise ValueError(
             f"`batch_size` must be between 1 and the number of environments, {num_envs}, got {batch_size!r}."
         )
@@ -158,6 +177,6 @@ def checked_count(name: str, value: Any) -> int | None:
     """A positive number, or None."""
     if value is None:
         return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+    if not is_integer(value) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer or None, got {value!r}.")
     return int(value)

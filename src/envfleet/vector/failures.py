@@ -13,10 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
 
-import numpy as np
-
 from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
-from envfleet.vector.arguments import check_timeout
+from envfleet.vector.arguments import check_timeout, is_integer
 from envfleet.vector.layout import LayoutError
 
 Answer = TypeVar("Answer")
@@ -166,7 +164,7 @@ def checked_failure_policy(
     """Checks the user's arguments and returns them as a policy."""
     if on_failure not in get_args(OnFailure):
         raise ValueError(f'`on_failure` must be "raise" or "restart", got {on_failure!r}.')
-    if max_restarts is not None and (not isinstance(max_restarts, int | np.integer) or max_restarts < 0):
+    if max_restarts is not None and (not is_integer(max_restarts) or max_restarts < 0):
         raise ValueError(f"`max_restarts` must be a number of restarts or None for no limit, got {max_restarts!r}.")
     check_timeout(restart_window, "restart_window")
     check_timeout(step_timeout, "step_timeout")

@@ -79,6 +79,9 @@ _STANDARD: tuple[type[Any], ...] = (TimeLimit, OrderEnforcing, PassiveEnvChecker
 _SETTLED = ("_has_reset", "checked_step", "checked_data_reuse")
 """Attributes that are True once a wrapper has nothing more to do in a step; which it has depends on the version."""
 
+MAKE_ARGUMENTS = ("max_episode_steps", "disable_env_checker")
+"""What ``gymnasium.make`` takes for its wrappers, and no constructor sees."""
+
 _OWN_ATTRIBUTES = ("env", "_elapsed_steps", "_max_episode_steps", *_SETTLED)
 """What a step looks at, and no class has: it lies with the wrapper itself."""
 

@@ -23,7 +23,7 @@ from envfleet.vector.fused_env import FusedEnv
 from envfleet.vector.infos import info_digest
 from envfleet.vector.layout import Array, SpaceLayout, as_bool, as_number
 from envfleet.vector.pages import PageRows
-from envfleet.vector.runtime import global_states
+from envfleet.vector.runtime import generator_state, global_states
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -89,12 +89,8 @@ def _origin(env: gymnasium.Env[Any, Any], seed: int | None) -> tuple[int, ...]:
 
 def _as_state(words: list[int]) -> dict[str, Any]:
     upper, lower, upper_increment, lower_increment, half = words
-    return {
-        "bit_generator": "PCG64",
-        "state": {"state": upper << 64 | lower, "inc": upper_increment << 64 | lower_increment},
-        "has_uint32": half >> 32,
-        "uinteger": half % 2**32,
-    }
+    state, increment = upper << 64 | lower, upper_increment << 64 | lower_increment
+    return generator_state(state, increment, half >> 32, half % 2**32)
 
 
 LONGEST = 20.0

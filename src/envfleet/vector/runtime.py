@@ -175,6 +175,23 @@ def global_states() -> list[bytes]:
     return [pickle.dumps(state) for state in states]
 
 
+def generator_state(state: int, increment: int, has_half: int, half: int) -> dict[str, Any]:
+    """A state of NumPy's PCG64, as NumPy writes it. ``half`` are 32 bits left over from 64, if ``has_half`` is 1."""
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": increment},
+        "has_uint32": has_half,
+        "uinteger": half,
+    }
+
+
+def generator_in(state: dict[str, Any]) -> np.random.Generator:
+    """A generator in this state of NumPy's PCG64."""
+    bits: Any = np.random.PCG64()
+    bits.state = state
+    return np.random.Generator(bits)
+
+
 _WATCHDOG = "envfleet-watch"  # see cpp/engine/watchdog.h
 
 _ENDING = 0.05

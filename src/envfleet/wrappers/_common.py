@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
+from envfleet.vector.arguments import checked_integer
+
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 Infos: TypeAlias = dict[str, Any]
@@ -79,11 +81,10 @@ def info_dict(infos: object, wrapper: str) -> Infos:
 
 def check_count(name: str, value: object) -> int:
     """Return `value` as an int if it is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}.")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}.")
-    return int(value)
+    count = checked_integer(name, value)
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}.")
+    return count
 
 
 def check_number(name: str, value: object) -> float:

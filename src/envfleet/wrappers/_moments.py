@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from envfleet.vector.arguments import checked_integer
 from envfleet.wrappers._common import FloatArray
 
 State: TypeAlias = dict[str, Any]
@@ -96,11 +97,10 @@ def _checked_count(name: str, value: object) -> int:
     if isinstance(value, np.ndarray) and value.shape == ():
         # numpy.savez turns numbers into arrays without dimensions.
         value = value[()]
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}.")
-    if value < 0:
-        raise ValueError(f"{name} must not be negative, got {value}.")
-    return int(value)
+    count = checked_integer(name, value)
+    if count < 0:
+        raise ValueError(f"{name} must not be negative, got {count}.")
+    return count
 
 
 def _checked_array(name: str, value: object, shape: tuple[int, ...]) -> FloatArray:

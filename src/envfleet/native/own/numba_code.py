@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from envfleet.native.layout import calculated
-from envfleet.native.parameters import UnsupportedError
+from envfleet.errors import UnsupportedError
+from envfleet.native.own.layout import calculated
 
 if TYPE_CHECKING:
-    from envfleet.native.compiled import CompiledEnvironment
+    from envfleet.native.own.compiled import CompiledEnvironment
 
 _METHODS = ("reset", "step", "observe")
 _SENTENCE = (
@@ -63,7 +63,7 @@ def _entries(environment: CompiledEnvironment) -> dict[str, Any]:
     """What the pool calls: each returns 0, or the number of the method that raised, counted from 1."""
     from numba import carray, cfunc, types
 
-    from envfleet.native.numba_random import RANDOM
+    from envfleet.native.own.numba_random import RANDOM
 
     reset, step, observe = (_jit(vars(environment.source)[name]) for name in _METHODS)
     ready, act, seen = _ready(environment), _act(environment), _seen(environment)

@@ -12,9 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from envfleet import _native
-from envfleet.native import abi
-from envfleet.native.own import AnySpace, Description, Number, OwnEnv, OwnEnvironment
-from envfleet.native.parameters import Parameters
+from envfleet.native.own import abi
+from envfleet.native.own.environment import AnySpace, Description, Number, OwnEnv, OwnEnvironment, Parameters
 
 _MOST_BYTES = 2**30
 _MOST_PARAMETERS = 1000

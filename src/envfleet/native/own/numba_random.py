@@ -12,7 +12,7 @@ from numba.core.typeconv import Conversion
 from numba.extending import models, overload_method, register_model
 
 from envfleet import _native
-from envfleet.native import abi
+from envfleet.native.own import abi
 
 _ADDRESSES = _native.random_functions()
 _uniform = abi.Uniform(_ADDRESSES["uniform"])

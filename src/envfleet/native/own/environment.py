@@ -12,7 +12,10 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from envfleet.native.parameters import Parameters
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
+
+Parameters: TypeAlias = "dict[str, Any]"
+"""What constructor arguments become: parameters of a compiled environment, by their names there."""
 
 AnySpace: TypeAlias = "gymnasium.Space[Any]"
 Number: TypeAlias = "bool | int | float"
@@ -180,7 +183,7 @@ def _check_parameter_name(name: str) -> None:
         raise ValueError(f"{name!r} cannot be a parameter's name: it is no identifier, or Gymnasium's.")
 
 
-_TAKEN = ("description", "render_mode", "observation_space", "action_space", "max_episode_steps", "disable_env_checker")
+_TAKEN = ("description", "render_mode", "observation_space", "action_space", *MAKE_ARGUMENTS)
 
 
 def _like(name: str, default: Number, value: Any) -> Number:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, _find_spec
 
-from envfleet.native.own import OwnEnvironment
+from envfleet.native.own.environment import OwnEnvironment
 from envfleet.redraw import ParameterStream, RedrawnEnv
 from envfleet.vector.fused_env import AnyEnv
 

@@ -11,10 +11,9 @@ from typing import Any, final
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from envfleet.native import abi, layout
-from envfleet.native.layout import ACTION, Fields
-from envfleet.native.own import AnySpace, Description, Number, OwnEnv, OwnEnvironment
-from envfleet.native.parameters import Parameters
+from envfleet.native.own import abi, layout
+from envfleet.native.own.environment import AnySpace, Description, Number, OwnEnv, OwnEnvironment, Parameters
+from envfleet.native.own.layout import ACTION, Fields
 
 _METHODS = {
     "reset": ("self", "random"),
@@ -86,7 +85,7 @@ class CompiledEnvironment(OwnEnvironment):
 
     @cached_property
     def _environment(self) -> abi.Environment:
-        from envfleet.native.numba_code import callbacks  # not before it is needed: numba takes half a second
+        from envfleet.native.own.numba_code import callbacks  # not before it is needed: numba takes half a second
 
         self._callbacks = callbacks(self)
         return layout.environment(self.description, self.record.itemsize, self._callbacks.addresses)

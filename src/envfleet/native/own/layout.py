@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from envfleet.native import abi
-from envfleet.native.own import AnySpace, Description
+from envfleet.native.own import abi
+from envfleet.native.own.environment import AnySpace, Description
 
 Fields: TypeAlias = "Sequence[tuple[str, Any] | tuple[str, Any, int | tuple[int, ...]]]"
 """Name, type and, of arrays, shape."""
