@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, get_type_hints
 import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from envfleet._optional import require
+from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import parse
-from envfleet.cli.trouble import UsageError
+from envfleet.train.algorithms.presets import PRESETS, preset
 from envfleet.train.config import CONFIGS, TrainConfig
-from envfleet.train.optional import require
-from envfleet.train.presets import PRESETS, preset
 
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {

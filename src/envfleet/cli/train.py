@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from envfleet.cli.errors import INTERRUPTED, UsageError
 from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.settings import Request, RunOptions, parse_request
-from envfleet.cli.trouble import INTERRUPTED, UsageError
+from envfleet.train.algorithms.presets import preset_changes
 from envfleet.train.config import TrainConfig
-from envfleet.train.presets import preset_changes
 
 if TYPE_CHECKING:
-    from envfleet.train.progress import TrainingResult
+    from envfleet.train.running.progress import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _train(request: Request) -> int:
     # Late: until here torch, which takes seconds to load, was not needed.
-    from envfleet.train.run import train
+    from envfleet.train.running.run import train
 
     request.options.check()
     result = train(request.config, run_dir=request.run_dir, wandb=request.options.wandb)
@@ -61,7 +61,7 @@ def _resume(argv: Sequence[str]) -> int:
             f"a run goes on with its own settings, so leave out {shlex.join(others)} and write\n"
             f"    envfleet train --resume {shlex.quote(str(asked.resume))}"
         )
-    from envfleet.train.run import resume
+    from envfleet.train.running.run import resume
 
     asked.run.check()
     allowed = asked.permission.for_run(asked.resume)
@@ -71,7 +71,7 @@ def _resume(argv: Sequence[str]) -> int:
 
 def _ended(result: TrainingResult, options: RunOptions) -> int:
     """Do the rest, unless the run was stopped; returns the exit code."""
-    from envfleet.cli.aftermath import finish, say_what_is_left
+    from envfleet.cli.after_training import finish, say_what_is_left
 
     if result.stopped_by is None:
         return finish(result, options) if result.finished else INTERRUPTED

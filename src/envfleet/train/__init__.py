@@ -16,7 +16,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from envfleet.train.optional import needs
+from envfleet._optional import needs
 
 if TYPE_CHECKING:
     from envfleet.train.public import *  # noqa: F403

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from envfleet.train.rollout import Rollout
+from envfleet.train.collecting import Rollout
 
 
 @dataclass(frozen=True)

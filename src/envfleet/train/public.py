@@ -2,23 +2,23 @@
 
 from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
 from envfleet.train.agent import Agent
-from envfleet.train.checkpoint import load_agent
+from envfleet.train.algorithms.on_policy import values_along
+from envfleet.train.algorithms.presets import preset
+from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
+from envfleet.train.algorithms.returns import gae
+from envfleet.train.collecting import Position, Rollout, begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-from envfleet.train.distributions import ActionDistribution, distribution_for
 from envfleet.train.episodes import Episode, EpisodeTracker
-from envfleet.train.evaluate import evaluate, evaluate_sweep
-from envfleet.train.evaluation import Evaluation, Scenario, table
-from envfleet.train.metrics import read_metrics
-from envfleet.train.networks import Actor, Critic, Networks
-from envfleet.train.on_policy import values_along
-from envfleet.train.plots import plot_runs, plot_scenarios
-from envfleet.train.presets import preset
-from envfleet.train.progress import Progress, Reporter, TrainingResult
-from envfleet.train.replay import ReplayBuffer, Transitions
-from envfleet.train.returns import gae
-from envfleet.train.rollout import Position, Rollout, begin, collect
-from envfleet.train.run import resume, train
-from envfleet.train.showcase import Showcase, showcase
+from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
+from envfleet.train.judging.plots import plot_runs, plot_scenarios
+from envfleet.train.judging.scores import Evaluation, Scenario, table
+from envfleet.train.judging.showcase import Showcase, showcase
+from envfleet.train.networks.distributions import ActionDistribution, distribution_for
+from envfleet.train.networks.networks import Actor, Critic, Networks
+from envfleet.train.running.checkpoint import load_agent
+from envfleet.train.running.metrics import read_metrics
+from envfleet.train.running.progress import Progress, Reporter, TrainingResult
+from envfleet.train.running.run import resume, train
 
 __all__ = [
     "A2CConfig",

@@ -12,8 +12,8 @@ from envfleet import choice, normal, uniform
 from envfleet.cli.settings import RunOptions, parse_request
 from envfleet.scenarios import PRESETS as RANDOMIZE_PRESETS
 from envfleet.train import A2CConfig, PPOConfig, SACConfig
+from envfleet.train.algorithms.presets import PRESETS, preset
 from envfleet.train.config import CONFIGS
-from envfleet.train.presets import PRESETS, preset
 
 
 @pytest.mark.parametrize("algo", CONFIGS)

@@ -17,20 +17,20 @@ import pytest
 import torch
 from gymnasium import spaces
 from players import Player
-from test_run import outcome, stop_at
+from small_runs import outcome, stop_at
 from torch import nn
 
 from envfleet.errors import FleetError, NonFiniteError
 from envfleet.train.agent import Agent
-from envfleet.train.checkpoint import load_agent
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-from envfleet.train.evaluate import evaluate, evaluate_sweep
-from envfleet.train.metrics import read_metrics
-from envfleet.train.networks import Networks
-from envfleet.train.progress import Progress
-from envfleet.train.run import resume, train
-from envfleet.train.showcase import showcase
-from envfleet.train.weights import load_tensors, save_tensors
+from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
+from envfleet.train.judging.showcase import showcase
+from envfleet.train.networks.networks import Networks
+from envfleet.train.running.checkpoint import load_agent
+from envfleet.train.running.metrics import read_metrics
+from envfleet.train.running.progress import Progress
+from envfleet.train.running.run import resume, train
+from envfleet.train.running.weights import load_tensors, save_tensors
 
 LIMIT = 10
 """Every episode has as many steps."""

@@ -1,0 +1,176 @@
+"""Checkpoints: all a stopped run needs to go on as if it had never stopped; and agents, loaded from runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from envfleet.train.agent import Agent
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.registry import make_learner
+from envfleet.train.config import SACConfig, TrainConfig
+from envfleet.train.environments import make_task, spaces_of
+from envfleet.train.finite import check_weights
+from envfleet.train.networks.networks import Networks
+from envfleet.train.running.folder import AnyPath, RunFolder
+from envfleet.train.running.trust import AllowImport
+from envfleet.train.running.weights import check_names, damage, load_module, load_tensors, save_tensors
+
+_KIND = "checkpoint"
+_ADAM = ("step", "exp_avg", "exp_avg_sq")
+"""What Adam remembers of each parameter it has moved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A run at rest.
+
+    Attributes:
+        tensors: by name: networks, optimisers, the algorithm's own, random numbers, and the loop's (see `run.py`).
+        notes: the loop's counters and statistics, as JSON holds them.
+        path: the file it was read from.
+    """
+
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+    path: Path
+
+    def group(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with `prefix/`, without it."""
+        start = f"{prefix}/"
+        return {name.removeprefix(start): tensor for name, tensor in self.tensors.items() if name.startswith(start)}
+
+
+def save_checkpoint(
+    folder: RunFolder, learner: Learner, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]
+) -> None:
+    """Write the learner's state, torch's generator and the loop's own tensors and notes."""
+    everything = {**tensors, "random/cpu": torch.get_rng_state()}
+    for name, module in learner.modules.items():
+        everything |= _prefixed(f"module/{name}", module.state_dict())
+    for name, optimizer in learner.optimizers.items():
+        everything |= _prefixed(f"optimizer/{name}", _optimizer_tensors(optimizer))
+    everything |= _prefixed("extra", learner.extra_tensors())
+    save_tensors(folder.checkpoint, _KIND, everything, notes)
+
+
+def load_checkpoint(folder: RunFolder) -> Checkpoint | None:
+    """Read the run's latest checkpoint; None if the run was ended before it had saved anything at all."""
+    if not folder.checkpoint.exists() and not folder.actor.exists():
+        return None
+    if not folder.checkpoint.exists():
+        raise FileNotFoundError(
+            f"{folder.checkpoint} does not exist, so that the run cannot go on. Restore it from a copy, or train again "
+            "in another folder; the agent that is there can still be evaluated."
+        )
+    return Checkpoint(*load_tensors(folder.checkpoint, _KIND), folder.checkpoint)
+
+
+def restore_learner(learner: Learner, checkpoint: Checkpoint, *, learned: bool = False) -> None:
+    """Put networks, optimisers, the algorithm's own state and torch's generator back.
+
+    Args:
+        learner: what to fill, made as the saved one was.
+        checkpoint: what to fill it with; one that does not hold everything is refused.
+        learned: whether the saved learner has certainly learnt something, so that its optimisers have a memory.
+    """
+    extra = checkpoint.group("extra")
+    check_names(
+        checkpoint.path, checkpoint.tensors, ["random/cpu", *(f"extra/{name}" for name in learner.extra_tensors())]
+    )
+    memories = {name: checkpoint.group(f"optimizer/{name}") for name in learner.optimizers}
+    for name, memory in memories.items():
+        if not memory and (learned or any(memories.values())):
+            raise damage(checkpoint.path, f"it lacks the tensors of the {name}'s optimiser")
+    for name, module in learner.modules.items():
+        load_module(module, checkpoint.group(f"module/{name}"), f"{checkpoint.path}: the checkpoint's {name}")
+    for name, optimizer in learner.optimizers.items():
+        _load_optimizer(optimizer, memories[name], checkpoint.path, name)
+    try:
+        learner.load_extra_tensors(extra)
+    except (LookupError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise damage(checkpoint.path, f"the algorithm's own tensors do not fit ({str(error).rstrip('.')})") from error
+    restore_generator(checkpoint)
+
+
+def restore_generator(checkpoint: Checkpoint) -> None:
+    """Let torch's generator go on where it was."""
+    try:
+        torch.set_rng_state(checkpoint.tensors["random/cpu"])
+    except (TypeError, RuntimeError) as error:
+        raise damage(checkpoint.path, f"random/cpu is no state of torch's generator ({error})") from error
+
+
+def has_learned(config: TrainConfig, notes: Mapping[str, Any]) -> bool:
+    """Whether a run with such notes must have taken a gradient step."""
+    if isinstance(config, SACConfig):
+        return bool((notes["step"] - config.learning_starts) * config.updates_per_step >= 1)
+    return bool(notes["rollouts"] > 0)
+
+
+def load_agent(
+    run: AnyPath, *, networks: Networks | None = None, device: str = "cpu", allow_import: AllowImport = False
+) -> Agent:
+    """The agent a run has trained, from its config.json and actor.safetensors; nothing is unpickled.
+
+    Args:
+        run: the run's folder.
+        networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
+        device: where to put it.
+        allow_import: for a run that was not trained here by you: True imports the modules that its configuration names,
+            a module's name or several only these. A run of your own needs no permission.
+    """
+    folder = RunFolder(Path(run))
+    config, custom_networks = folder.read_allowed_config(allow_import)
+    check_networks(folder, networks, custom=custom_networks)
+    tensors, _ = load_tensors(folder.actor, "actor weights")
+    observation_space, action_space = spaces_of(config)
+    task = make_task(dataclasses.replace(config, device=device), observation_space, action_space, networks)
+    with torch.random.fork_rng(devices=[]):
+        learner = make_learner(config, task)
+    load_module(learner.actor, tensors, str(folder.actor))
+    check_weights({"actor": learner.actor}, f"in {folder.actor}")
+    return Agent(config, learner.actor.eval(), observation_space, action_space, task.device)
+
+
+def check_networks(folder: RunFolder, networks: Networks | None, *, custom: bool) -> None:
+    """Refuse a run with networks of the user's own if they are not given again, and the reverse."""
+    if custom and networks is None:
+        raise ValueError(
+            f"{folder.path} was trained with networks of your own, which a file cannot describe; "
+            "pass fresh ones of the same architecture: networks=Networks(actor=..., critic=...)."
+        )
+    if networks is not None and not custom:
+        raise ValueError(f"{folder.path} was trained with envfleet's own networks; leave networks= out.")
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": tensor for name, tensor in tensors.items()}
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    states = optimizer.state_dict()["state"]
+    return {
+        f"{index}/{name}": torch.as_tensor(value) for index, state in states.items() for name, value in state.items()
+    }
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], path: Path, name: str) -> None:
+    states: dict[int, dict[str, Tensor]] = {}
+    parameters: list[Tensor] = optimizer.param_groups[0]["params"]
+    for place, tensor in tensors.items():
+        index, _, entry = place.partition("/")
+        if not index.isdecimal() or int(index) >= len(parameters):
+            raise damage(path, f"the {name}'s optimiser has no parameter for the tensor optimizer/{name}/{place}")
+        if tensor.shape != (() if entry == "step" else parameters[int(index)].shape):
+            raise damage(path, f"optimizer/{name}/{place} has the shape {tuple(tensor.shape)}, which does not fit")
+        states.setdefault(int(index), {})[entry] = tensor
+    expected = [f"optimizer/{name}/{number}/{entry}" for number in states for entry in _ADAM]
+    check_names(path, {f"optimizer/{name}/{place}": tensor for place, tensor in tensors.items()}, expected)
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})

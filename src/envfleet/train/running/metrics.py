@@ -1,0 +1,205 @@
+"""The figures of a training run: metrics.csv, one row a log interval.
+
+The first line names the columns. A cell is empty where there is nothing to say, such as the return of an
+interval in which no episode ended. Numbers are written in full, so that equal runs give equal files.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from envfleet.train.atomic_files import replacing
+
+METRICS_FILE = "metrics.csv"
+"""The file's name within a run's folder."""
+
+Row: TypeAlias = Mapping[str, "float | int | None"]
+"""One log interval: a number by column; None and NaN say that there is none. "step" is always one of them."""
+
+_Writer = TypeVar("_Writer", bound="RowWriter")
+
+
+class RowWriter(ABC):
+    """Something training reports its figures to; usable in a `with` statement."""
+
+    @abstractmethod
+    def write(self, row: Row) -> None:
+        """Takes one row; its "step" is the number of environment steps so far."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Finishes what is still to be written; may be called more than once."""
+
+    def __enter__(self: _Writer) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@final
+class MetricsWriter(RowWriter):
+    """Appends rows to a metrics.csv, each of them readable as soon as it is written.
+
+    The first row decides the columns. "step" has to grow from row to row.
+
+    Args:
+        path: The file. Without `resume_at_step` there must be none yet.
+        resume_at_step: Goes on with an earlier run's file: rows beyond this step are cut off, as is a last line
+            that was not finished when the run was killed. If the file is gone, a new one is begun.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], resume_at_step: int | None = None) -> None:
+        self._path = Path(path)
+        self._columns: tuple[str, ...] = ()
+        self._last_step = -math.inf
+        if resume_at_step is not None:
+            self._columns = _cut_back(self._path, resume_at_step)
+            self._last_step = resume_at_step
+        try:
+            self._file = self._path.open("x" if resume_at_step is None else "a", encoding="utf-8", newline="")
+        except FileExistsError as error:
+            raise FileExistsError(
+                f"{self._path} holds an earlier run's metrics, which a new run would overwrite; resume that run, "
+                "or train in another folder."
+            ) from error
+
+    def write(self, row: Row) -> None:
+        """Appends one row, with the columns of the first in any order.
+
+        Numbers may be Python's, NumPy's or tensors of one element; None and NaN become an empty cell.
+        """
+        columns = self._columns or _checked_columns(tuple(row))
+        if row.keys() != set(columns):
+            raise ValueError(_unlike(columns, row))
+        cells = {name: _cell(name, row[name]) for name in columns}
+        step = _step(row["step"], self._last_step)
+        header = "" if self._columns else ",".join(columns) + "\n"
+        self._file.write(header + ",".join(cells.values()) + "\n")
+        self._file.flush()
+        self._columns, self._last_step = columns, step
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def read_metrics(run_dir: str | os.PathLike[str]) -> dict[str, npt.NDArray[np.float64]]:
+    """Reads a run's metrics.csv, also while the run still goes on.
+
+    Returns:
+        The columns by name in the file's order, each float64[rows]; an empty cell is NaN.
+    """
+    path = Path(run_dir) / METRICS_FILE
+    try:
+        lines = _finished_lines(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{path} does not exist; a folder that training has written to was expected, got {os.fspath(run_dir)!r}."
+        ) from error
+    if len(lines) < 2:
+        raise ValueError(f"{path} has no rows; the run ended, or is still, before its first log interval.")
+    columns = _header(path, lines[0])
+    rows = [[_number(path, place, cell) for cell in cells] for place, cells in _rows(path, columns, lines)]
+    return dict(zip(columns, np.array(rows, np.float64).T.copy(), strict=True))
+
+
+def _cut_back(path: Path, step: int) -> tuple[str, ...]:
+    """Removes the rows beyond `step`; returns the columns, none if the file is missing or was hardly begun."""
+    lines = _finished_lines(path) if path.exists() else []
+    if not lines:
+        path.unlink(missing_ok=True)
+        return ()
+    columns = _header(path, lines[0])
+    at = columns.index("step")
+    rows = list(_rows(path, columns, lines))
+    kept = [",".join(cells) for place, cells in rows if _number(path, place, cells[at]) <= step]
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join([lines[0], *kept, ""]), encoding="utf-8", newline="\n")
+    return columns
+
+
+def _finished_lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no metrics.csv of envfleet: it is not text.") from error
+    # What follows the last newline is a row in the middle of being written.
+    return text.split("\n")[:-1]
+
+
+def _header(path: Path, line: str) -> tuple[str, ...]:
+    columns = tuple(line.split(","))
+    if "step" not in columns or len(set(columns)) < len(columns):
+        raise ValueError(
+            f"{path} is no metrics.csv of envfleet: its first line must name the columns, each once, one of them "
+            f'"step"; it is {line[:200]!r}.'
+        )
+    return columns
+
+
+def _rows(path: Path, columns: Sequence[str], lines: Sequence[str]) -> list[tuple[int, list[str]]]:
+    rows = [(place, line.split(",")) for place, line in enumerate(lines[1:], start=2)]
+    for place, cells in rows:
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"{path}, line {place}: expected {len(columns)} cells, one a column, got {len(cells)}; the file is "
+                "damaged or not envfleet's. Without that line it can be read again."
+            )
+    return rows
+
+
+def _number(path: Path, place: int, cell: str) -> float:
+    try:
+        return float(cell) if cell else math.nan
+    except ValueError:
+        raise ValueError(
+            f"{path}, line {place}: expected a number or an empty cell, got {cell[:50]!r}; the file is damaged or "
+            "not envfleet's. Without that line it can be read again."
+        ) from None
+
+
+def _checked_columns(columns: tuple[Any, ...]) -> tuple[str, ...]:
+    if "step" not in columns:
+        raise ValueError(f'a row of metrics needs a "step", the environment steps so far; got {list(columns)}.')
+    for name in columns:
+        if not isinstance(name, str) or not name or set(name) & set(',"\r\n'):
+            raise ValueError(f"a column's name must be text without commas, quotes and line breaks, got {name!r}.")
+    return columns
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"metrics are numbers or None, got {name}={value!r}.") from None
+    return "" if math.isnan(number) else repr(number)
+
+
+def _step(step: Any, last: float) -> float:
+    if step is None or not last < step < math.inf:
+        since = "a number" if last == -math.inf else f"more than the {last:g} of the row before or the checkpoint"
+        raise ValueError(f'"step" has to be {since}, got {step!r}.')
+    return float(step)
+
+
+def _unlike(columns: Sequence[str], row: Row) -> str:
+    missing = [name for name in columns if name not in row]
+    unknown = [name for name in row if name not in columns]
+    return (
+        f"every row must have the columns of the first; missing: {', '.join(missing) or 'none'}; new: "
+        f"{', '.join(unknown) or 'none'}. Write None where there is nothing to say."
+    )
