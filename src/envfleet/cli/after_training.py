@@ -19,8 +19,7 @@ from envfleet.train.judging.plots import plot_runs
 from envfleet.train.judging.scores import Evaluation
 from envfleet.train.judging.showcase import showcase
 from envfleet.train.running.folder import RunFolder
-from envfleet.train.running.progress import TrainingResult
-from envfleet.train.running.reporting import duration, program, resume_command, score
+from envfleet.train.running.reporting import TrainingResult, duration, program, resume_command, score
 
 
 def finish(result: TrainingResult, options: RunOptions) -> int:

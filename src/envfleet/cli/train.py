@@ -18,7 +18,7 @@ from envfleet.train.algorithms.presets import preset_changes
 from envfleet.train.config import TrainConfig
 
 if TYPE_CHECKING:
-    from envfleet.train.running.progress import TrainingResult
+    from envfleet.train.running.reporting import TrainingResult
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
 from envfleet.train.agent import Agent
-from envfleet.train.algorithms.on_policy import values_along
+from envfleet.train.algorithms.learner import values_along
 from envfleet.train.algorithms.presets import preset
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.algorithms.returns import gae
-from envfleet.train.collecting import Position, Rollout, begin, collect
+from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-from envfleet.train.episodes import Episode, EpisodeTracker
 from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
 from envfleet.train.judging.plots import plot_runs, plot_scenarios
 from envfleet.train.judging.scores import Evaluation, Scenario, table
@@ -17,7 +16,7 @@ from envfleet.train.networks.distributions import ActionDistribution, distributi
 from envfleet.train.networks.networks import Actor, Critic, Networks
 from envfleet.train.running.checkpoint import load_agent
 from envfleet.train.running.metrics import read_metrics
-from envfleet.train.running.progress import Progress, Reporter, TrainingResult
+from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
 from envfleet.train.running.run import resume, train
 
 __all__ = [

@@ -14,9 +14,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from envfleet.train.algorithms.descent import descend
-from envfleet.train.algorithms.on_policy import Batch, normalized
-from envfleet.train.algorithms.on_policy_learner import OnPolicyLearner, critic_loss
+from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, descend, normalized
 from envfleet.train.config import PPOConfig
 from envfleet.train.networks.networks import Actor
 

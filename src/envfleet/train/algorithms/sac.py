@@ -23,9 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from envfleet.train.algorithms.descent import descend, make_optimizer, set_learning_rate
 from envfleet.train.algorithms.exploration import PersistentNoise, uniform
-from envfleet.train.algorithms.learner import Task
+from envfleet.train.algorithms.learner import Task, descend, make_optimizer, set_learning_rate
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig

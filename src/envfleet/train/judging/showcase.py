@@ -18,8 +18,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from envfleet.errors import NonFiniteError
 from envfleet.randomize import Distribution, draw_parameters
 from envfleet.train.judging.play_setup import Setting, as_agent, check_fits, check_integer, evaluation_seed, seeded
-from envfleet.train.judging.still import Exposures, picture_of
-from envfleet.train.judging.video import Frame, write_still, write_video
+from envfleet.train.judging.video import Exposures, Frame, picture_of, write_still, write_video
 from envfleet.vector.member import AnyEnv
 
 if TYPE_CHECKING:

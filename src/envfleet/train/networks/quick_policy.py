@@ -16,7 +16,6 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from envfleet.train.algorithms.learner import Task
 from envfleet.train.networks.distributions import Categorical, DiagonalNormal
 from envfleet.train.networks.encoders import Normalizer, VectorEncoder
 from envfleet.train.networks.networks import Actor, Perceptron
@@ -47,14 +46,14 @@ class QuickPolicy:
         self._noise_steps = noise_steps
 
     @staticmethod
-    def suits(actor: Actor, task: Task) -> bool:
+    def suits(actor: Actor, num_envs: int, device: torch.device) -> bool:
         """Whether the actor is one of ours, small, on the CPU, and acts by a distribution that is written out here."""
         body = actor.body
-        if task.device.type != "cpu" or not isinstance(body, Perceptron) or not isinstance(body.encoder, VectorEncoder):
+        if device.type != "cpu" or not isinstance(body, Perceptron) or not isinstance(body.encoder, VectorEncoder):
             return False
         widths = [layer.out_features for layer in body.layers if isinstance(layer, nn.Linear)]
         known = isinstance(actor.distribution, (Categorical, DiagonalNormal))
-        return known and task.num_envs * max(widths) <= _LARGEST
+        return known and num_envs * max(widths) <= _LARGEST
 
     def __call__(self, observations: Observations) -> Array:
         """Actions [num_envs, ...], as the distribution's `sample` gives them."""

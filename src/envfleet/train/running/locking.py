@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +20,6 @@ from datetime import datetime
 from pathlib import Path
 
 from envfleet.errors import RunInUseError
-from envfleet.train.running.processes import is_running, start_of, this_place
 
 LOCK_FILE = ".lock"
 _HELD_BY_OTHERS = (errno.EAGAIN, errno.EACCES)
@@ -152,3 +152,44 @@ def _sentence(folder: Path, holder: _Holder | None) -> str:
         f"{folder} is in use: {who}. Wait for its end, or {stop} and resume then, or choose another folder. "
         "Nothing was changed; evaluating and plotting the run are possible meanwhile."
     )
+
+
+def this_place() -> str:
+    """Where process numbers mean what they mean here: the machine, and in containers the container."""
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()} {namespace}".strip()
+
+
+def start_of(pid: int) -> str | None:
+    """When a process of this machine started, in the kernel's units; None where nobody knows."""
+    fields = _status(pid)
+    return fields[19] if fields is not None else None
+
+
+def is_running(pid: int, started: str | None = None) -> bool:
+    """Whether there is such a process on this machine, and it is the one that started then.
+
+    Process numbers are used again. A process that ended and that its parent did not look after is not running.
+    """
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # there is one, and it is somebody else's
+        pass
+    fields = _status(pid)
+    if fields is None:
+        return True
+    return fields[0] not in ("Z", "X") and started in (None, fields[19])
+
+
+def _status(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third on, the state."""
+    try:
+        # The second is the program's name in parentheses, and may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None

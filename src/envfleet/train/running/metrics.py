@@ -1,4 +1,4 @@
-"""The figures of a training run: metrics.csv, one row a log interval.
+"""The metrics of a training run: gathered over a log interval, then written to metrics.csv as one row.
 
 The first line names the columns. A cell is empty where there is nothing to say, such as the return of an
 interval in which no episode ended. Numbers are written in full, so that equal runs give equal files.
@@ -10,7 +10,7 @@ import math
 import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -203,3 +203,69 @@ def _unlike(columns: Sequence[str], row: Row) -> str:
         f"every row must have the columns of the first; missing: {', '.join(missing) or 'none'}; new: "
         f"{', '.join(unknown) or 'none'}. Write None where there is nothing to say."
     )
+
+
+@final
+class LogInterval:
+    """Gathers the metrics of several updates, and the episodes that ended meanwhile, until they become one row."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._episodes: list[tuple[float, int]] = []
+        self.steps = 0
+        self.seconds = 0.0
+
+    def add(
+        self, steps: int, seconds: float, metrics: Mapping[str, float], episodes: Iterable[tuple[float, int]]
+    ) -> None:
+        """Counts one update.
+
+        Args:
+            steps: environment steps it learnt from.
+            seconds: the time it took.
+            metrics: what it reported; what is not a number is named but not averaged.
+            episodes: the return and the length of each episode that ended.
+        """
+        for name, value in metrics.items():
+            known = not math.isnan(value)
+            self._sums[name] = self._sums.get(name, 0.0) + (value if known else 0.0)
+            self._counts[name] = self._counts.get(name, 0) + known
+        self._episodes.extend(episodes)
+        self.steps += steps
+        self.seconds += seconds
+
+    def row(self) -> dict[str, float | None]:
+        """Means of all that was gathered; None where there is nothing to average."""
+        returns = [episode_return for episode_return, _ in self._episodes]
+        lengths = [length for _, length in self._episodes]
+        return {
+            "steps_per_second": self.steps / self.seconds if self.seconds > 0 else None,
+            "episode_return": _mean(sum(returns), len(returns)),
+            "episode_length": _mean(sum(lengths), len(lengths)),
+            **{name: _mean(total, self._counts[name]) for name, total in self._sums.items()},
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to go on, as JSON holds it."""
+        return {
+            "sums": self._sums,
+            "counts": self._counts,
+            "episodes": [list(episode) for episode in self._episodes],
+            "steps": self.steps,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> LogInterval:
+        """An interval that goes on from what `state()` gave."""
+        interval = cls()
+        interval._sums = dict(state["sums"])
+        interval._counts = dict(state["counts"])
+        interval._episodes = [(pair[0], pair[1]) for pair in state["episodes"]]
+        interval.steps, interval.seconds = state["steps"], state["seconds"]
+        return interval
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None

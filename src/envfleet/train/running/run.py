@@ -25,8 +25,7 @@ from envfleet.train.running.checkpoint import check_networks, load_checkpoint, s
 from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.running.loggers import TensorBoardWriter, WandbWriter
 from envfleet.train.running.metrics import MetricsWriter, RowWriter
-from envfleet.train.running.progress import Callback, Reporter, TrainingResult
-from envfleet.train.running.reporting import console_reporter
+from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
 from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv

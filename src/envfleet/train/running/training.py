@@ -21,17 +21,15 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.collecting import Position, Rollout, begin, collect
+from envfleet.train.collecting import EpisodeTracker, Position, Rollout, begin, collect
 from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
-from envfleet.train.episodes import EpisodeTracker
 from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.observations import Array, Observations
-from envfleet.train.running.checkpoint import Checkpoint, has_learned, restore_generator, restore_learner
-from envfleet.train.running.interval import Interval
-from envfleet.train.running.notes import problems_of
-from envfleet.train.running.progress import Progress
+from envfleet.train.running.checkpoint import Checkpoint, has_learned, problems_of, restore_generator, restore_learner
+from envfleet.train.running.metrics import LogInterval
+from envfleet.train.running.reporting import Progress
 from envfleet.train.running.weights import check_names, damage
 from envfleet.train.watch import Watch, traced
 from envfleet.wrappers._common import AnyVectorEnv
@@ -67,7 +65,7 @@ class Training:
         self._stream_steps = _stream_steps(config, envs)
         self._tracker = EpisodeTracker(config.num_envs)
         self._recent: deque[float] = deque(maxlen=_REMEMBERED_EPISODES)
-        self._interval = Interval()
+        self._interval = LogInterval()
         self._watch = Watch(config.non_finite, config.num_envs, config.reward_scale)
         self._act = self._watch.shielded(learner.act)
         self._first_ready = FirstReady(envs) if config.first_ready else None
@@ -105,7 +103,8 @@ class Training:
         self.step += rollout.transitions
         elapsed = time.perf_counter() - started
         self.seconds += elapsed
-        self._interval.add(rollout.transitions, elapsed, figures, episodes)
+        ended = [(episode.episode_return, episode.length) for episode in episodes]
+        self._interval.add(rollout.transitions, elapsed, figures, ended)
         return self._logged() if self._interval.steps >= self._log_every or self.finished else None
 
     def _collect(self, position: Position) -> Rollout:
@@ -159,7 +158,7 @@ class Training:
         self._done_rollouts, self._stream, self._episodes = notes["rollouts"], notes["stream"], notes["episodes"]
         self._recent.extend(notes["recent"])
         self._tracker.load_state(notes["tracker"])
-        self._interval = Interval.from_state(notes["interval"])
+        self._interval = LogInterval.from_state(notes["interval"])
         if "watch" in notes:  # earlier versions wrote none
             self._watch.load_state(notes["watch"])
         restore_learner(self._learner, checkpoint, learned=has_learned(self._config, notes))
@@ -221,7 +220,7 @@ class Training:
         row = {**{name: row[name] for name in first}, **row}
         if self._config.non_finite == "drop":
             row["dropped_episodes"] = self._watch.dropped
-        self._interval = Interval()
+        self._interval = LogInterval()
         return Progress(
             self.step, self._config.total_steps, self.seconds, self._episodes, self.mean_return, row, self._agent
         )

@@ -10,9 +10,7 @@ from gymnasium import spaces
 from torch import nn
 
 from envfleet.train.algorithms.a2c import A2C, actor_loss
-from envfleet.train.algorithms.learner import Task
-from envfleet.train.algorithms.on_policy import Batch
-from envfleet.train.algorithms.on_policy_learner import critic_loss
+from envfleet.train.algorithms.learner import Batch, Task, critic_loss
 from envfleet.train.collecting import Rollout, begin, collect
 from envfleet.train.config import A2CConfig
 from envfleet.train.networks.distributions import distribution_for

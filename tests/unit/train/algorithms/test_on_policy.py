@@ -12,9 +12,7 @@ from tiny_envs import EXAMPLE, NEXT_STEP, SAME_STEP, Script, scripted_fleet
 from torch import nn
 
 from envfleet.train.algorithms.a2c import A2C
-from envfleet.train.algorithms.descent import descend
-from envfleet.train.algorithms.learner import Task
-from envfleet.train.algorithms.on_policy import Batch, make_batch, normalized, values_along
+from envfleet.train.algorithms.learner import Batch, Task, descend, make_batch, normalized, values_along
 from envfleet.train.algorithms.ppo import PPO
 from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.collecting import Rollout, begin, collect

@@ -11,8 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from envfleet.train.algorithms.learner import Task
-from envfleet.train.algorithms.on_policy import Batch
+from envfleet.train.algorithms.learner import Batch, Task
 from envfleet.train.algorithms.ppo import PPO, PolicyLoss, actor_loss
 from envfleet.train.collecting import Rollout, begin, collect
 from envfleet.train.config import PPOConfig

@@ -10,8 +10,7 @@ from gymnasium.vector.utils import batch_space
 from tiny_envs import ACTION_SPACES, OBSERVATION_SPACES
 from torch import nn
 
-from envfleet.train.algorithms.learner import Task
-from envfleet.train.algorithms.on_policy import make_actor, make_critic
+from envfleet.train.algorithms.learner import Task, make_actor, make_critic
 from envfleet.train.networks.distributions import distribution_for
 from envfleet.train.networks.networks import Actor, Critic, Layout, Networks, Perceptron, TwinCritic, observe
 from envfleet.train.observations import to_tensors

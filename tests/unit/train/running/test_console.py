@@ -9,8 +9,17 @@ import pytest
 from rich.console import Console
 
 from envfleet.train.config import A2CConfig
-from envfleet.train.running.progress import Progress, Reporter, TrainingResult
-from envfleet.train.running.reporting import BarReporter, LineReporter, console_reporter, duration, program, score
+from envfleet.train.running.reporting import (
+    BarReporter,
+    LineReporter,
+    Progress,
+    Reporter,
+    TrainingResult,
+    console_reporter,
+    duration,
+    program,
+    score,
+)
 
 CONFIG = A2CConfig("LunarLander-v3", num_envs=16, seed=7, total_steps=1_000_000)
 RUN = Path("runs/my lander")

@@ -24,7 +24,7 @@ from envfleet.train.networks.networks import Networks
 from envfleet.train.running import training
 from envfleet.train.running.checkpoint import load_agent
 from envfleet.train.running.metrics import read_metrics
-from envfleet.train.running.progress import Progress, Reporter, TrainingResult
+from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
 from envfleet.train.running.run import resume, train
 from envfleet.train.running.weights import load_tensors
 

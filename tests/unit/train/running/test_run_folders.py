@@ -33,7 +33,7 @@ from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.running import run as training_run
 from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.locking import LOCK_FILE, locked
-from envfleet.train.running.progress import Progress
+from envfleet.train.running.reporting import Progress
 
 CHECKPOINT = "checkpoint/latest.safetensors"
 
