@@ -22,6 +22,7 @@ PACKAGES = [
     "envfleet",
     "envfleet.errors",
     "envfleet.native",
+    "envfleet.testing",
     "envfleet.train",
     "envfleet.vector",
     "envfleet.vector.process",
@@ -63,6 +64,19 @@ def test_a_star_import_of_training_too() -> None:
     names: dict[str, Any] = {}
     exec("from envfleet.train import *", names)
     assert set(names) - {"__builtins__"} == set(envfleet.train.__all__) == set(dir(envfleet.train)) - {"__all__"}
+
+
+@pytest.mark.parametrize("package", ["envfleet.testing", "envfleet.train"])
+def test_what_is_imported_when_asked_for_is_what_is_promised(package: str) -> None:
+    code = f"""
+import importlib, {package} as package
+print(package.__all__ == sorted(package._MODULES) == dir(package))
+print([name for name in package.__all__ if name in vars(package)])
+homes = {{name: getattr(importlib.import_module(module), name) for name, module in package._MODULES.items()}}
+print(all(getattr(package, name) is value for name, value in homes.items()))
+print({{name for name, value in homes.items() if value.__module__ != package._MODULES[name]}})
+"""
+    assert in_a_new_interpreter(code) == "True\n[]\nTrue\nset()\n"
 
 
 def test_everything_else_visible_at_the_top_is_a_module() -> None:
