@@ -13,7 +13,7 @@ from typing import final
 
 from torch import Tensor
 
-from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, descend, normalized
+from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, gradient_step, normalized
 from envfleet.train.config import A2CConfig
 from envfleet.train.networks.networks import Actor
 
@@ -30,7 +30,7 @@ def actor_loss(actor: Actor, batch: Batch, advantages: Tensor, entropy_coef: flo
 class A2C(OnPolicyLearner[A2CConfig]):
     """The algorithm: one update of the actor a rollout, `critic_updates` of the critic."""
 
-    figures = ("actor_loss", "critic_loss", "entropy")
+    metrics = ("actor_loss", "critic_loss", "entropy")
 
     def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         value_error = self._update_critic(batch)
@@ -41,12 +41,12 @@ class A2C(OnPolicyLearner[A2CConfig]):
         total = 0.0
         for _ in range(self._config.critic_updates):
             loss = critic_loss(self.critic, batch)
-            descend(loss, self._critic_optimizer, self._config.max_grad_norm, of="critic")
+            gradient_step(loss, self._critic_optimizer, self._config.max_grad_norm, of="critic")
             total += loss.item()
         return total / self._config.critic_updates
 
     def _update_actor(self, batch: Batch, entropy_coef: float) -> tuple[float, float]:
         advantages = normalized(batch.advantages) if self._config.normalize_advantages else batch.advantages
         loss, entropy = actor_loss(self.actor, batch, advantages, entropy_coef)
-        descend(loss, self._actor_optimizer, self._config.max_grad_norm, of="actor")
+        gradient_step(loss, self._actor_optimizer, self._config.max_grad_norm, of="actor")
         return loss.item(), entropy.item()

@@ -70,7 +70,7 @@ class Learner(Protocol):
         ...
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
-        """Learn from a rollout; `progress` goes from 0 to 1 over the run. Returns figures for the log."""
+        """Learn from a rollout; `progress` goes from 0 to 1 over the run. Returns metrics for the log."""
         ...
 
     def extra_tensors(self) -> dict[str, Tensor]:
@@ -94,7 +94,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
     """A `Learner` with an actor and a critic of its own each, which learns from its latest policy's rollout alone."""
 
     off_policy = False
-    figures: tuple[str, ...]
+    metrics: tuple[str, ...]
     """What `_update` returns, by name."""
 
     def __init__(self, config: Config, task: Task) -> None:
@@ -115,7 +115,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
 
     @abstractmethod
     def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
-        """Moves actor and critic; returns figures for the log."""
+        """Moves actor and critic; returns metrics for the log."""
 
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
         """Actions drawn from the policy, one a row."""
@@ -125,7 +125,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
         config = self._config
         if not rollout.transitions:  # all of it was dropped
-            return dict.fromkeys((*self.figures, "learning_rate", "explained_variance"), math.nan)
+            return dict.fromkeys((*self.metrics, "learning_rate", "explained_variance"), math.nan)
         remaining = 1 - progress if config.anneal else 1.0
         set_learning_rate(self._actor_optimizer, config.actor_lr * remaining)
         set_learning_rate(self._critic_optimizer, config.critic_lr * remaining)
@@ -137,12 +137,12 @@ class OnPolicyLearner(ABC, Generic[Config]):
             gamma=config.gamma,
             lam=config.gae_lambda,
         )
-        figures = self._update(batch, config.entropy_coef * remaining)
+        metrics = self._update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
         observe(self.actor, batch.observations)
         observe(self.critic, batch.observations)
         return {
-            **figures,
+            **metrics,
             "learning_rate": config.actor_lr * remaining,
             "explained_variance": batch.explained_variance,
         }
@@ -300,7 +300,9 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer, max_grad_norm: float = 0.0, *, of: str = "network") -> None:
+def gradient_step(
+    loss: Tensor, optimizer: torch.optim.Optimizer, max_grad_norm: float = 0.0, *, of: str = "network"
+) -> None:
     """One step of the optimiser's own parameters, the gradient shortened to `max_grad_norm` (0: as it is).
 
     A loss, or a gradient to be shortened, that is not finite is refused before anything has moved; `of` says whose it

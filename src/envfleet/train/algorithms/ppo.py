@@ -14,7 +14,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, descend, normalized
+from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, gradient_step, normalized
 from envfleet.train.config import PPOConfig
 from envfleet.train.networks.networks import Actor
 
@@ -50,7 +50,7 @@ def actor_loss(
 class PPO(OnPolicyLearner[PPOConfig]):
     """The algorithm: `epochs` passes over each rollout, fewer if the policy has moved far enough."""
 
-    figures = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction", "epochs")
+    metrics = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction", "epochs")
 
     def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         with torch.no_grad():
@@ -66,15 +66,15 @@ class PPO(OnPolicyLearner[PPOConfig]):
     def _epoch(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> dict[str, float]:
         order = torch.randperm(len(batch), device=self._device)
         parts = torch.split(order, self._config.minibatch_size)
-        figures = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
-        return dict(zip(self.figures[:-1], torch.stack(figures).mean(0).tolist(), strict=True))
+        metrics = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
+        return dict(zip(self.metrics[:-1], torch.stack(metrics).mean(0).tolist(), strict=True))
 
     def _step(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> Tensor:
         config = self._config
         value_loss = critic_loss(self.critic, batch)
-        descend(value_loss, self._critic_optimizer, config.max_grad_norm, of="critic")
+        gradient_step(value_loss, self._critic_optimizer, config.max_grad_norm, of="critic")
         advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
         policy = actor_loss(self.actor, batch, advantages, old_log_prob, config.clip_range, entropy_coef)
-        descend(policy.loss, self._actor_optimizer, config.max_grad_norm, of="actor")
-        figures = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
-        return torch.stack([figure.detach() for figure in figures])
+        gradient_step(policy.loss, self._actor_optimizer, config.max_grad_norm, of="actor")
+        metrics = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
+        return torch.stack([metric.detach() for metric in metrics])

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.train.algorithms.exploration import PersistentNoise, uniform
-from envfleet.train.algorithms.learner import Task, descend, make_optimizer, set_learning_rate
+from envfleet.train.algorithms.learner import Task, gradient_step, make_optimizer, set_learning_rate
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig
@@ -39,7 +39,7 @@ from envfleet.train.observations import (
     to_tensors,
 )
 
-FIGURES = ("actor_loss", "critic_loss", "entropy", "temperature", "q_value")
+METRICS = ("actor_loss", "critic_loss", "entropy", "temperature", "q_value")
 
 
 class Temperature(nn.Module):
@@ -154,21 +154,21 @@ class SAC:
         return explored
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
-        """Remember the rollout, then take the gradient steps it is due; figures are NaN where there were none."""
+        """Remember the rollout, then take the gradient steps it is due; metrics are NaN where there were none."""
         self._replay.add(rollout)
         self._observe(rollout)
         self._collected += rollout.transitions
         if self._collected < self._config.learning_starts:
-            return dict.fromkeys(FIGURES, math.nan)
+            return dict.fromkeys(METRICS, math.nan)
         self._set_learning_rates(1 - progress if self._config.anneal else 1.0)
         self._updates_owed += rollout.transitions * self._config.updates_per_step
         updates = int(self._updates_owed)
         self._updates_owed -= updates
-        sums = torch.zeros(len(FIGURES), device=self._device)
+        sums = torch.zeros(len(METRICS), device=self._device)
         for _ in range(updates):
             sums += self._update(self._sample())
         # Without updates that is 0 / 0, which is what it should say: not a number.
-        return dict(zip(FIGURES, (sums / updates).tolist(), strict=True))
+        return dict(zip(METRICS, (sums / updates).tolist(), strict=True))
 
     def extra_tensors(self) -> dict[str, Tensor]:
         """The replay buffer and how far the run has come."""
@@ -196,11 +196,11 @@ class SAC:
         temperature = self._temperature()
         targets = critic_targets(self.actor, self._target_critic, batch, temperature, config.reward_scale)
         value_error, value = critic_loss(self.critic, batch, targets)
-        descend(value_error, self._critic_optimizer, config.max_grad_norm, of="critic")
+        gradient_step(value_error, self._critic_optimizer, config.max_grad_norm, of="critic")
         policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)
-        descend(policy_loss, self._actor_optimizer, config.max_grad_norm, of="actor")
+        gradient_step(policy_loss, self._actor_optimizer, config.max_grad_norm, of="actor")
         price_error = temperature_loss(self._temperature, log_prob, self._target_entropy)
-        descend(price_error, self._temperature_optimizer, of="temperature")
+        gradient_step(price_error, self._temperature_optimizer, of="temperature")
         torch._foreach_lerp_(self._target_weights, self._critic_weights, config.tau)
         return torch.stack([policy_loss.detach(), value_error.detach(), -log_prob, temperature, value])
 

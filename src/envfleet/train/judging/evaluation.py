@@ -17,7 +17,7 @@ from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
 from envfleet.train.finite import all_finite, exceeding, repaired
 from envfleet.train.judging.play_setup import (
-    Setting,
+    PlaySetup,
     UnfitError,
     as_agent,
     check_fits,
@@ -77,16 +77,16 @@ def evaluate(
     for name, value, least in (("episodes", episodes, 1), ("num_envs", num_envs, 1), ("seed", seed, 0)):
         check_integer(name, value, least)
     agent = as_agent(agent, allow_import)
-    setting = Setting.of(agent, env_kwargs, randomize, max_steps)
-    parameters = {**(env_kwargs or {}), **format_randomize(setting.randomize)}
+    setup = PlaySetup.of(agent, env_kwargs, randomize, max_steps)
+    parameters = {**(env_kwargs or {}), **format_randomize(setup.randomize)}
     first_seed = evaluation_seed(seed)
     played: list[_Episode] = []
     with nullcontext() if deterministic else seeded(first_seed):
-        for quotas in _rounds(episodes, num_envs, randomised=bool(setting.randomize)):
-            with setting.make_fleet(len(quotas), first_seed + len(played), backend) as envs:
+        for quotas in _rounds(episodes, num_envs, randomised=bool(setup.randomize)):
+            with setup.make_fleet(len(quotas), first_seed + len(played), backend) as envs:
                 check_fits(agent, envs.single_observation_space, envs.single_action_space)
                 played += _play(agent, envs, quotas, first_seed + len(played), deterministic)
-    cut = [episode.truncated and episode.length == setting.limit for episode in played]
+    cut = [episode.truncated and episode.length == setup.limit for episode in played]
     return Evaluation(
         env_id=agent.config.env_id,
         seed=seed,

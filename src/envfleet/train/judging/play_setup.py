@@ -38,7 +38,7 @@ class UnfitError(ValueError):
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlaySetup:
     """Where an agent plays.
 
     Attributes:
@@ -60,7 +60,7 @@ class Setting:
         env_kwargs: Mapping[str, Any] | None,
         randomize: Mapping[str, Distribution] | None,
         max_steps: int | None,
-    ) -> Setting:
+    ) -> PlaySetup:
         """The environments an agent was trained in, but for what is given here."""
         if max_steps is not None:
             check_integer("max_steps", max_steps, 1)

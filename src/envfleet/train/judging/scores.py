@@ -84,8 +84,8 @@ class Evaluation:
         return sum(self.lengths) / self.episodes
 
     def to_json_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON: what is not a finite number becomes None."""
-        figures = {
+        """The numbers, ready for JSON: what is not a finite number becomes None."""
+        numbers = {
             "env_id": self.env_id,
             "parameters": dict(self.parameters),
             "seed": self.seed,
@@ -101,7 +101,7 @@ class Evaluation:
             "max_length": max(self.lengths),
             "cut": self.cut,
         }
-        return {name: _plain(value) for name, value in figures.items()}
+        return {name: _plain(value) for name, value in numbers.items()}
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Scenario:
     error: str | None = None
 
     def to_json_dict(self) -> dict[str, Any]:
-        """`parameter` and `value`, with the evaluation's figures or else the `error`."""
+        """`parameter` and `value`, with the evaluation's numbers or else the `error`."""
         found = {"error": self.error} if self.evaluation is None else self.evaluation.to_json_dict()
         return {"parameter": self.parameter, "value": _plain(self.value), **found}
 

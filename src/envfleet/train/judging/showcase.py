@@ -17,7 +17,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet.errors import NonFiniteError
 from envfleet.randomize import Distribution, draw_parameters
-from envfleet.train.judging.play_setup import Setting, as_agent, check_fits, check_integer, evaluation_seed, seeded
+from envfleet.train.judging.play_setup import PlaySetup, as_agent, check_fits, check_integer, evaluation_seed, seeded
 from envfleet.train.judging.video import Exposures, Frame, picture_of, write_still, write_video
 from envfleet.vector.member import AnyEnv
 
@@ -77,11 +77,11 @@ def showcase(
     check_integer("seed", seed, 0)
     target = _target(agent_or_run, path)
     agent = as_agent(agent_or_run, allow_import)
-    setting = Setting.of(agent, env_kwargs, randomize, max_steps)
+    setup = PlaySetup.of(agent, env_kwargs, randomize, max_steps)
     first_seed = evaluation_seed(seed)
-    drawn = draw_parameters(setting.randomize, episodes, first_seed)
+    drawn = draw_parameters(setup.randomize, episodes, first_seed)
     with (
-        closing(_Camera(setting, [drawn.row(index) for index in range(episodes)])) as camera,
+        closing(_Camera(setup, [drawn.row(index) for index in range(episodes)])) as camera,
         nullcontext() if deterministic else seeded(first_seed),
     ):
         check_fits(agent, camera.env.observation_space, camera.env.action_space)
@@ -107,9 +107,9 @@ def _target(agent_or_run: object, path: str | os.PathLike[str] | None) -> Path:
 class _Camera:
     """Films one episode after another; an environment is made anew only where its parameters change."""
 
-    def __init__(self, setting: Setting, parameters: Sequence[Mapping[str, Any]]) -> None:
-        self._setting, self._parameters = setting, parameters
-        self.env = _make_env(setting, parameters[0])
+    def __init__(self, setup: PlaySetup, parameters: Sequence[Mapping[str, Any]]) -> None:
+        self._setup, self._parameters = setup, parameters
+        self.env = _make_env(setup, parameters[0])
         self.returns: list[float] = []
         self.lengths: list[int] = []
         self.best_frames: list[Frame] = []
@@ -124,7 +124,7 @@ class _Camera:
         for index, parameters in enumerate(self._parameters):
             if index and parameters != self._parameters[index - 1]:
                 self.env.close()
-                self.env = _make_env(self._setting, parameters)
+                self.env = _make_env(self._setup, parameters)
             yield from self._episode(agent, seed + index, deterministic)
 
     def _episode(self, agent: Agent, seed: int, deterministic: bool) -> Iterator[Frame]:
@@ -161,7 +161,7 @@ class _Camera:
             if "mujoco" in type(self.env.unwrapped).__module__:
                 hint = " Where there is no screen, set the environment variable MUJOCO_GL=egl (or osmesa) beforehand."
             name = type(error).__name__
-            raise RuntimeError(f"{self._setting.env_id} could not be drawn: {name}: {error}.{hint}") from error
+            raise RuntimeError(f"{self._setup.env_id} could not be drawn: {name}: {error}.{hint}") from error
 
     def _batch_of_one(self, observation: Any) -> Any:
         space = self.env.observation_space
@@ -173,20 +173,20 @@ class _Camera:
         self.env.close()
 
 
-def _make_env(setting: Setting, parameters: Mapping[str, Any]) -> AnyEnv:
+def _make_env(setup: PlaySetup, parameters: Mapping[str, Any]) -> AnyEnv:
     # Film what there is: the checks and their warnings belong to whoever writes environments.
-    arguments = {"disable_env_checker": True, **setting.env_kwargs, **parameters, "render_mode": "rgb_array"}
+    arguments = {"disable_env_checker": True, **setup.env_kwargs, **parameters, "render_mode": "rgb_array"}
     refusal = ValueError(
-        f'{setting.env_id} cannot be filmed: it does not offer render_mode="rgb_array". Give its class '
+        f'{setup.env_id} cannot be filmed: it does not offer render_mode="rgb_array". Give its class '
         '`metadata = {"render_modes": ["rgb_array"], "render_fps": 30}`, a constructor argument `render_mode`, '
         "and a `render()` that returns uint8[height, width, 3]."
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*render_mode")  # said in our own words below
         try:
-            env: AnyEnv = gymnasium.make(setting.env_id, **arguments)
+            env: AnyEnv = gymnasium.make(setup.env_id, **arguments)
         except Exception as error:
-            if _offers_no_pictures(setting.env_id):
+            if _offers_no_pictures(setup.env_id):
                 raise refusal from error
             raise
     if "rgb_array" not in env.metadata.get("render_modes", ()):

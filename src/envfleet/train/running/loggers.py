@@ -1,4 +1,4 @@
-"""The figures of metrics.csv in other people's viewers: TensorBoard, Weights & Biases."""
+"""The rows of metrics.csv in other people's viewers: TensorBoard, Weights & Biases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from envfleet._optional import require
-from envfleet.train.running.metrics import Row, RowWriter
+from envfleet.train.running.metrics import LogWriter, Row
 
 _TAGS = {
     "actor_loss": "loss/actor",
@@ -34,7 +34,7 @@ _FLUSH_SECONDS = 10
 
 
 @final
-class TensorBoardWriter(RowWriter):
+class TensorBoardWriter(LogWriter):
     """Writes rows as TensorBoard scalars, such as "episode/return" and "loss/critic", into a run's folder.
 
     Args:
@@ -67,7 +67,7 @@ class TensorBoardWriter(RowWriter):
 
 
 @final
-class WandbWriter(RowWriter):
+class WandbWriter(LogWriter):
     """Sends rows to Weights & Biases, by the same names as to TensorBoard.
 
     A run resumed in the same folder goes on as the same run there.

@@ -25,11 +25,11 @@ METRICS_FILE = "metrics.csv"
 Row: TypeAlias = Mapping[str, "float | int | None"]
 """One log interval: a number by column; None and NaN say that there is none. "step" is always one of them."""
 
-_Writer = TypeVar("_Writer", bound="RowWriter")
+_Writer = TypeVar("_Writer", bound="LogWriter")
 
 
-class RowWriter(ABC):
-    """Something training reports its figures to; usable in a `with` statement."""
+class LogWriter(ABC):
+    """Something training reports its metrics to; usable in a `with` statement."""
 
     @abstractmethod
     def write(self, row: Row) -> None:
@@ -47,7 +47,7 @@ class RowWriter(ABC):
 
 
 @final
-class MetricsWriter(RowWriter):
+class MetricsWriter(LogWriter):
     """Appends rows to a metrics.csv, each of them readable as soon as it is written.
 
     The first row decides the columns. "step" has to grow from row to row.

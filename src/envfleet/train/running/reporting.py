@@ -42,7 +42,7 @@ class Progress:
         seconds: spent training so far, resumed runs included.
         episodes: how many have ended so far.
         mean_return: of the last 100 episodes; None before the first one ended.
-        row: the figures of this interval by name, as in metrics.csv.
+        row: the metrics of this interval by name, as in metrics.csv.
         agent: the policy as it is now; it goes on changing.
     """
 

@@ -24,7 +24,7 @@ from envfleet.train.networks.networks import Networks
 from envfleet.train.running.checkpoint import check_networks, load_checkpoint, save_checkpoint
 from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.running.loggers import TensorBoardWriter, WandbWriter
-from envfleet.train.running.metrics import MetricsWriter, RowWriter
+from envfleet.train.running.metrics import LogWriter, MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
 from envfleet.train.running.trust import AllowImport
@@ -157,7 +157,7 @@ def _run(config: TrainConfig, folder: RunFolder, options: _Options, start: _Star
 
 
 def _loop(
-    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[RowWriter], options: _Options
+    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[LogWriter], options: _Options
 ) -> signal.Signals | None:
     """Train to the end, or until the callback or a signal, which is returned, stops it."""
     clock = _CheckpointClock()
@@ -186,7 +186,7 @@ def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     save_checkpoint(folder, learner, *state)
 
 
-def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: _Options) -> Iterator[RowWriter]:
+def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: _Options) -> Iterator[LogWriter]:
     yield MetricsWriter(folder.metrics, step)
     yield TensorBoardWriter(folder.path, step)
     if options.wandb:

@@ -92,7 +92,7 @@ class Training:
             self._check_weights()
         rollout = self._collect(self._current_position())
         checked = self._watch.checked(rollout, self.step)
-        figures = self._learn(checked)
+        metrics = self._learn(checked)
         self._position = rollout.end
         if self._first_ready is None:
             self._journal.append(rollout.actions)
@@ -104,7 +104,7 @@ class Training:
         elapsed = time.perf_counter() - started
         self.seconds += elapsed
         ended = [(episode.episode_return, episode.length) for episode in episodes]
-        self._interval.add(rollout.transitions, elapsed, figures, ended)
+        self._interval.add(rollout.transitions, elapsed, metrics, ended)
         return self._logged() if self._interval.steps >= self._log_every or self.finished else None
 
     def _collect(self, position: Position) -> Rollout:
@@ -214,8 +214,8 @@ class Training:
         return begin(self._envs, seed) if self._first_ready is None else self._first_ready.begin(seed)
 
     def _logged(self) -> Progress:
-        figures = self._interval.row()
-        row = {"step": self.step, "seconds": self.seconds, "episodes": self._episodes, **figures}
+        metrics = self._interval.row()
+        row = {"step": self.step, "seconds": self.seconds, "episodes": self._episodes, **metrics}
         first = ("step", "seconds", "steps_per_second", "episodes", "episode_return", "episode_length")
         row = {**{name: row[name] for name in first}, **row}
         if self._config.non_finite == "drop":

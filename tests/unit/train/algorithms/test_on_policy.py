@@ -12,7 +12,7 @@ from tiny_envs import EXAMPLE, NEXT_STEP, SAME_STEP, Script, scripted_fleet
 from torch import nn
 
 from envfleet.train.algorithms.a2c import A2C
-from envfleet.train.algorithms.learner import Batch, Task, descend, make_batch, normalized, values_along
+from envfleet.train.algorithms.learner import Batch, Task, gradient_step, make_batch, normalized, values_along
 from envfleet.train.algorithms.ppo import PPO
 from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.collecting import Rollout, begin, collect
@@ -226,14 +226,14 @@ class TestNormalized:
         assert normalized(torch.full((number,), 7.0)).tolist() == [0] * number
 
 
-class TestDescend:
+class TestGradientStep:
     def stepped(self, max_grad_norm: float) -> torch.Tensor:
         layer = nn.Linear(2, 1, bias=False)
         nn.init.zeros_(layer.weight)
         optimizer = torch.optim.SGD(layer.parameters(), 1.0)
         for _ in range(2):  # the second gradient must not be added to the first
             nn.init.zeros_(layer.weight)
-            descend(layer(torch.tensor([3.0, 4.0])).sum(), optimizer, max_grad_norm)
+            gradient_step(layer(torch.tensor([3.0, 4.0])).sum(), optimizer, max_grad_norm)
         return layer.weight.detach()[0]
 
     def test_long_gradients_are_shortened(self) -> None:
