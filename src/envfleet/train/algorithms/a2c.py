@@ -32,21 +32,19 @@ class A2C(OnPolicyLearner[A2CConfig]):
 
     metrics = ("actor_loss", "critic_loss", "entropy")
 
-    def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
-        value_error = self._update_critic(batch)
-        policy_loss, entropy = self._update_actor(batch, entropy_coef)
-        return {"actor_loss": policy_loss, "critic_loss": value_error, "entropy": entropy}
-
-    def _update_critic(self, batch: Batch) -> float:
-        total = 0.0
-        for _ in range(self._config.critic_updates):
-            loss = critic_loss(self.critic, batch)
-            gradient_step(loss, self._critic_optimizer, self._config.max_grad_norm, of="critic")
-            total += loss.item()
-        return total / self._config.critic_updates
-
-    def _update_actor(self, batch: Batch, entropy_coef: float) -> tuple[float, float]:
-        advantages = normalized(batch.advantages) if self._config.normalize_advantages else batch.advantages
-        loss, entropy = actor_loss(self.actor, batch, advantages, entropy_coef)
-        gradient_step(loss, self._actor_optimizer, self._config.max_grad_norm, of="actor")
-        return loss.item(), entropy.item()
+    def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+        """The critic's steps, then the actor's, all from one batch: a whole rollout with its advantages and returns."""
+        config = self.config
+        value_error = 0.0
+        for _ in range(config.critic_updates):
+            value_loss = critic_loss(self.critic, batch)
+            gradient_step(value_loss, self.critic_optimizer, config.max_grad_norm, of="critic")
+            value_error += value_loss.item()
+        advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
+        policy_loss, entropy = actor_loss(self.actor, batch, advantages, entropy_coef)
+        gradient_step(policy_loss, self.actor_optimizer, config.max_grad_norm, of="actor")
+        return {
+            "actor_loss": policy_loss.item(),
+            "critic_loss": value_error / config.critic_updates,
+            "entropy": entropy.item(),
+        }

@@ -52,29 +52,30 @@ class PPO(OnPolicyLearner[PPOConfig]):
 
     metrics = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction", "epochs")
 
-    def _update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+    def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+        """Passes over one batch: a whole rollout with its advantages and returns, in minibatches."""
         with torch.no_grad():
             old_log_prob = self.actor.distribution.log_prob(self.actor(batch.observations), batch.actions)
         epochs = []
-        for _ in range(self._config.epochs):
+        for _ in range(self.config.epochs):
             epochs.append(self._epoch(batch, old_log_prob, entropy_coef))
-            if 0 < self._config.target_kl < epochs[-1]["approx_kl"]:
+            if 0 < self.config.target_kl < epochs[-1]["approx_kl"]:
                 break
         means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in epochs[0]}
         return {**means, "epochs": float(len(epochs))}
 
     def _epoch(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> dict[str, float]:
-        order = torch.randperm(len(batch), device=self._device)
-        parts = torch.split(order, self._config.minibatch_size)
+        order = torch.randperm(len(batch), device=self.device)
+        parts = torch.split(order, self.config.minibatch_size)
         metrics = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
         return dict(zip(self.metrics[:-1], torch.stack(metrics).mean(0).tolist(), strict=True))
 
     def _step(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> Tensor:
-        config = self._config
+        config = self.config
         value_loss = critic_loss(self.critic, batch)
-        gradient_step(value_loss, self._critic_optimizer, config.max_grad_norm, of="critic")
+        gradient_step(value_loss, self.critic_optimizer, config.max_grad_norm, of="critic")
         advantages = normalized(batch.advantages) if config.normalize_advantages else batch.advantages
         policy = actor_loss(self.actor, batch, advantages, old_log_prob, config.clip_range, entropy_coef)
-        gradient_step(policy.loss, self._actor_optimizer, config.max_grad_norm, of="actor")
+        gradient_step(policy.loss, self.actor_optimizer, config.max_grad_norm, of="actor")
         metrics = (policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction)
         return torch.stack([metric.detach() for metric in metrics])

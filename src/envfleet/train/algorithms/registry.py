@@ -9,12 +9,17 @@ from envfleet.train.algorithms.sac import SAC
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
 
 
+def learner_class(config: TrainConfig) -> type[Learner]:
+    """The algorithm that `config` is for."""
+    if isinstance(config, A2CConfig):
+        return A2C
+    if isinstance(config, PPOConfig):
+        return PPO
+    if isinstance(config, SACConfig):
+        return SAC
+    raise TypeError(f"train() needs an A2CConfig, a PPOConfig or a SACConfig, got {config!r}.")
+
+
 def make_learner(config: TrainConfig, task: Task) -> Learner:
     """The algorithm that `config` is for, with fresh networks."""
-    if isinstance(config, A2CConfig):
-        return A2C(config, task)
-    if isinstance(config, PPOConfig):
-        return PPO(config, task)
-    if isinstance(config, SACConfig):
-        return SAC(config, task)
-    raise TypeError(f"train() needs an A2CConfig, a PPOConfig or a SACConfig, got {config!r}.")
+    return learner_class(config)(config, task)

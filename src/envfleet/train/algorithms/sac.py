@@ -24,12 +24,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.train.algorithms.exploration import PersistentNoise, uniform
-from envfleet.train.algorithms.learner import Task, gradient_step, make_optimizer, set_learning_rate
+from envfleet.train.algorithms.learner import (
+    Task,
+    gradient_step,
+    layout_of,
+    make_actor,
+    make_optimizer,
+    set_learning_rate,
+)
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig
-from envfleet.train.networks.distributions import SquashedNormal, distribution_for
-from envfleet.train.networks.networks import Actor, Layout, Perceptron, TwinCritic, observe
+from envfleet.train.networks.distributions import SquashedNormal
+from envfleet.train.networks.networks import Actor, Layout, TwinCritic, observe
 from envfleet.train.observations import (
     Array,
     Observations,
@@ -107,9 +114,8 @@ class SAC:
             )
         self._config = config
         self._device = task.device
-        layout = Layout(config.hidden_sizes, config.activation, config.normalize_observations)
-        self.actor = make_actor(task, layout)
-        self.critic = make_critic(task, layout)
+        self.actor = self.actor_for(config, task)
+        self.critic = make_critic(task, layout_of(config))
         self._target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         # Listed once: walking through modules every update would show.
         self._critic_weights: list[Tensor] = list(self.critic.parameters())
@@ -140,6 +146,11 @@ class SAC:
         self._collected = 0
         self._updates_owed = 0.0
 
+    @classmethod
+    def actor_for(cls, config: SACConfig, task: Task) -> Actor:
+        """The user's actor, or a perceptron as the configuration describes it."""
+        return make_actor(task, layout_of(config), squashed=True)
+
     @torch.inference_mode()
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
         """Actions drawn from the policy, one a row of the batch; uniform between -1 and 1 before learning starts."""
@@ -169,6 +180,10 @@ class SAC:
             sums += self._update(self._sample())
         # Without updates that is 0 / 0, which is what it should say: not a number.
         return dict(zip(METRICS, (sums / updates).tolist(), strict=True))
+
+    def has_learned(self, steps: int) -> bool:
+        """From `learning_starts` on, and once a whole update is due."""
+        return (steps - self._config.learning_starts) * self._config.updates_per_step >= 1
 
     def extra_tensors(self) -> dict[str, Tensor]:
         """The replay buffer and how far the run has come."""
@@ -217,15 +232,6 @@ class SAC:
         observe(self.critic, observations)
         for theirs, ours in zip(self._target_critic.buffers(), self.critic.buffers(), strict=True):
             theirs.copy_(ours)
-
-
-def make_actor(task: Task, layout: Layout) -> Actor:
-    """The user's actor, or a perceptron whose first policy is close to uniform."""
-    distribution = distribution_for(task.action_space, squashed=True)
-    if task.networks:
-        return Actor(task.networks.actor, distribution).to(task.device)
-    body = Perceptron(task.observation_space, distribution.outputs, layout, last_gain=0.01)
-    return Actor(body, distribution).to(task.device)
 
 
 def make_critic(task: Task, layout: Layout) -> nn.Module:

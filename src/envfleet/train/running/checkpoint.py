@@ -17,8 +17,7 @@ from torch import Tensor
 
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.algorithms.registry import make_learner
-from envfleet.train.config import SACConfig, TrainConfig
+from envfleet.train.algorithms.registry import learner_class
 from envfleet.train.environments import make_task, spaces_of
 from envfleet.train.finite import check_weights
 from envfleet.train.networks.networks import Networks
@@ -113,13 +112,6 @@ def restore_generator(checkpoint: Checkpoint) -> None:
         raise damage(checkpoint.path, f"random/cpu is no state of torch's generator ({error})") from error
 
 
-def has_learned(config: TrainConfig, notes: Mapping[str, Any]) -> bool:
-    """Whether a run with such notes must have taken a gradient step."""
-    if isinstance(config, SACConfig):
-        return bool((notes["step"] - config.learning_starts) * config.updates_per_step >= 1)
-    return bool(notes["rollouts"] > 0)
-
-
 def load_agent(
     run: AnyPath, *, networks: Networks | None = None, device: str = "cpu", allow_import: AllowImport = False
 ) -> Agent:
@@ -139,10 +131,10 @@ def load_agent(
     observation_space, action_space = spaces_of(config)
     task = make_task(dataclasses.replace(config, device=device), observation_space, action_space, networks)
     with torch.random.fork_rng(devices=[]):
-        learner = make_learner(config, task)
-    load_module(learner.actor, tensors, str(folder.actor))
-    check_weights({"actor": learner.actor}, f"in {folder.actor}")
-    return Agent(config, learner.actor.eval(), observation_space, action_space, task.device)
+        actor = learner_class(config).actor_for(config, task)
+    load_module(actor, tensors, str(folder.actor))
+    check_weights({"actor": actor}, f"in {folder.actor}")
+    return Agent(config, actor.eval(), observation_space, action_space, task.device)
 
 
 def check_networks(folder: RunFolder, networks: Networks | None, *, custom: bool) -> None:

@@ -27,7 +27,7 @@ from envfleet.train.environments import env_seed
 from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.observations import Array, Observations
-from envfleet.train.running.checkpoint import Checkpoint, has_learned, problems_of, restore_generator, restore_learner
+from envfleet.train.running.checkpoint import Checkpoint, problems_of, restore_generator, restore_learner
 from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
 from envfleet.train.running.weights import check_names, damage
@@ -161,7 +161,7 @@ class Training:
         self._interval = LogInterval.from_state(notes["interval"])
         if "watch" in notes:  # earlier versions wrote none
             self._watch.load_state(notes["watch"])
-        restore_learner(self._learner, checkpoint, learned=has_learned(self._config, notes))
+        restore_learner(self._learner, checkpoint, learned=self._learner.has_learned(notes["step"]))
         self._check_weights()
         if self._done_rollouts == 0:  # saved before anything was done
             return

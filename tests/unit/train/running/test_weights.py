@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 from gymnasium.vector.utils import batch_space
 from safetensors import safe_open
+from small_runs import CONFIGS
 from tiny_envs import ACTION_SPACES, ANY_SPACE, OBSERVATION_SPACES
 from torch import nn
 
@@ -345,6 +346,18 @@ class TestLoadAgent:
             if path.name not in ("config.json", "actor.safetensors"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         np.testing.assert_array_equal(load_agent(run).act(observations()), before)
+
+    def test_nothing_is_made_that_only_learning_needs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """No optimisers, and no replay buffer: one of this size would not fit into any memory."""
+        trained = train(CONFIGS["sac"], run_dir=tmp_path / "run", progress=False).agent
+        plain = json.loads((tmp_path / "run" / "config.json").read_text())
+        plain["config"].update(buffer_size=10**15, total_steps=10**15)
+        (tmp_path / "run" / "config.json").write_text(json.dumps(plain))
+        monkeypatch.setattr(torch.optim.Adam, "__init__", lambda *_, **__: pytest.fail("an optimiser was made"))
+        agent = load_agent(tmp_path / "run")
+        assert isinstance(agent.config, SACConfig)
+        assert agent.config.buffer_size == 10**15
+        np.testing.assert_array_equal(agent.act(observations()), trained.act(observations()))
 
     @pytest.mark.parametrize("name", ["actor.safetensors", "checkpoint/latest.safetensors"])
     def test_a_pickle_in_the_place_of_weights_is_never_run(self, run: Path, tmp_path: Path, name: str) -> None:
