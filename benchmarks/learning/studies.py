@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from envfleet.train.algorithms.presets import preset
+from envfleet.train.algorithms.registry import preset
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig, config_to_dict
 
 EPISODES = 100

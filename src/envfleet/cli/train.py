@@ -14,7 +14,7 @@ from envfleet.cli.errors import INTERRUPTED, UsageError
 from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.settings import Request, RunOptions, parse_request
-from envfleet.train.algorithms.presets import preset_changes
+from envfleet.train.algorithms.registry import preset_changes
 from envfleet.train.config import TrainConfig
 
 if TYPE_CHECKING:

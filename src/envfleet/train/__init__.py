@@ -19,8 +19,8 @@ from envfleet._optional import needs
 if TYPE_CHECKING:
     from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
     from envfleet.train.agent import Agent
-    from envfleet.train.algorithms.learner import values_along
-    from envfleet.train.algorithms.presets import preset
+    from envfleet.train.algorithms.learner import Batch, Learner, OnPolicyLearner, Task, gradient_step, values_along
+    from envfleet.train.algorithms.registry import preset, register_algorithm
     from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
     from envfleet.train.algorithms.returns import gae
     from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
@@ -41,11 +41,14 @@ __all__ = [
     "ActionDistribution",
     "Actor",
     "Agent",
+    "Batch",
     "Critic",
     "Episode",
     "EpisodeTracker",
     "Evaluation",
+    "Learner",
     "Networks",
+    "OnPolicyLearner",
     "PPOConfig",
     "Position",
     "Progress",
@@ -56,6 +59,7 @@ __all__ = [
     "Scenario",
     "Showcase",
     "Sweep",
+    "Task",
     "TrainConfig",
     "TrainingResult",
     "Transitions",
@@ -65,6 +69,7 @@ __all__ = [
     "evaluate",
     "evaluate_sweep",
     "gae",
+    "gradient_step",
     "load_agent",
     "parse_randomize",
     "parse_sweep",
@@ -72,6 +77,7 @@ __all__ = [
     "plot_scenarios",
     "preset",
     "read_metrics",
+    "register_algorithm",
     "resume",
     "showcase",
     "table",
@@ -84,11 +90,14 @@ _MODULES = {
     "ActionDistribution": "envfleet.train.networks.distributions",
     "Actor": "envfleet.train.networks.networks",
     "Agent": "envfleet.train.agent",
+    "Batch": "envfleet.train.algorithms.learner",
     "Critic": "envfleet.train.networks.networks",
     "Episode": "envfleet.train.collecting",
     "EpisodeTracker": "envfleet.train.collecting",
     "Evaluation": "envfleet.train.judging.scores",
+    "Learner": "envfleet.train.algorithms.learner",
     "Networks": "envfleet.train.networks.networks",
+    "OnPolicyLearner": "envfleet.train.algorithms.learner",
     "PPOConfig": "envfleet.train.config",
     "Position": "envfleet.train.collecting",
     "Progress": "envfleet.train.running.reporting",
@@ -99,6 +108,7 @@ _MODULES = {
     "Scenario": "envfleet.train.judging.scores",
     "Showcase": "envfleet.train.judging.showcase",
     "Sweep": "envfleet.scenarios",
+    "Task": "envfleet.train.algorithms.learner",
     "TrainConfig": "envfleet.train.config",
     "TrainingResult": "envfleet.train.running.reporting",
     "Transitions": "envfleet.train.algorithms.replay",
@@ -108,13 +118,15 @@ _MODULES = {
     "evaluate": "envfleet.train.judging.evaluation",
     "evaluate_sweep": "envfleet.train.judging.evaluation",
     "gae": "envfleet.train.algorithms.returns",
+    "gradient_step": "envfleet.train.algorithms.learner",
     "load_agent": "envfleet.train.running.checkpoint",
     "parse_randomize": "envfleet.scenarios",
     "parse_sweep": "envfleet.scenarios",
     "plot_runs": "envfleet.train.judging.plots",
     "plot_scenarios": "envfleet.train.judging.plots",
-    "preset": "envfleet.train.algorithms.presets",
+    "preset": "envfleet.train.algorithms.registry",
     "read_metrics": "envfleet.train.running.metrics",
+    "register_algorithm": "envfleet.train.algorithms.registry",
     "resume": "envfleet.train.running.run",
     "showcase": "envfleet.train.judging.showcase",
     "table": "envfleet.train.judging.scores",

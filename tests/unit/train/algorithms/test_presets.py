@@ -5,14 +5,14 @@ import dataclasses
 import gymnasium
 import pytest
 
-from envfleet.train.algorithms.presets import PRESETS, preset, preset_changes
-from envfleet.train.config import CONFIGS, A2CConfig
+from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset, preset_changes
+from envfleet.train.config import A2CConfig
 
 
 @pytest.mark.parametrize(("env_id", "algo"), PRESETS)
 def test_a_preset_changes_what_it_says_and_nothing_else(env_id: str, algo: str) -> None:
     changes = preset_changes(env_id, algo)
-    defaults = CONFIGS[algo](env_id)
+    defaults = config_class(algo)(env_id)
     assert changes
     assert preset(env_id, algo) == dataclasses.replace(defaults, **changes)
     assert all(getattr(defaults, name) != value for name, value in changes.items()), "a change that changes nothing"
@@ -23,9 +23,9 @@ def test_presets_are_for_environments_that_exist(env_id: str, algo: str) -> None
     assert env_id in gymnasium.registry
 
 
-@pytest.mark.parametrize("algo", CONFIGS)
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_an_environment_without_a_preset_has_the_defaults(algo: str) -> None:
-    assert preset("MountainCar-v0", algo) == CONFIGS[algo]("MountainCar-v0")
+    assert preset("MountainCar-v0", algo) == config_class(algo)("MountainCar-v0")
     assert preset_changes("MountainCar-v0", algo) == {}
 
 
