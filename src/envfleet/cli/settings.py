@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal, get_type_hints
 import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from envfleet._optional import require
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import parse
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
 from envfleet.train.config import TrainConfig
+from envfleet.train.running.loggers.registry import check_loggers
 
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {
@@ -44,19 +44,23 @@ class RunOptions:
     Attributes:
         eval_episodes: episodes to evaluate the agent on afterwards; 0 for none.
         showcase: make no video of it.
+        loggers: where to log besides metrics.csv: tensorboard, wandb, or what register_logger() added.
         wandb: also log to Weights & Biases.
     """
 
     eval_episodes: int = 100
     showcase: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True
+    loggers: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("tensorboard",)
     wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
 
     def check(self) -> None:
         """Refuse now what would otherwise fail when the training is over, or has begun."""
         if self.eval_episodes < 0:
             raise UsageError(f"--eval-episodes must be 0 or more, got {self.eval_episodes}.")
-        if self.wandb:
-            require("wandb", "wandb")
+        try:
+            check_loggers((*self.loggers, "wandb") if self.wandb else self.loggers)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from error
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,9 @@ def _train(request: Request) -> int:
     from envfleet.train.running.run import train
 
     request.options.check()
-    result = train(request.config, run_dir=request.run_dir, wandb=request.options.wandb)
-    return _ended(result, request.options)
+    options = request.options
+    result = train(request.config, run_dir=request.run_dir, loggers=options.loggers, wandb=options.wandb)
+    return _ended(result, options)
 
 
 def _resume(argv: Sequence[str]) -> int:
@@ -65,7 +66,7 @@ def _resume(argv: Sequence[str]) -> int:
 
     asked.run.check()
     allowed = asked.permission.for_run(asked.resume)
-    result = resume(asked.resume, wandb=asked.run.wandb, allow_import=allowed)
+    result = resume(asked.resume, loggers=asked.run.loggers, wandb=asked.run.wandb, allow_import=allowed)
     return _ended(result, asked.run)
 
 

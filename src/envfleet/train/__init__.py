@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.networks import Actor, Critic, Networks
     from envfleet.train.running.checkpoint import load_agent
+    from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
+    from envfleet.train.running.loggers.registry import register_logger
     from envfleet.train.running.metrics import read_metrics
     from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
     from envfleet.train.running.run import resume, train
@@ -47,6 +49,8 @@ __all__ = [
     "EpisodeTracker",
     "Evaluation",
     "Learner",
+    "LogWriter",
+    "LoggedRun",
     "Networks",
     "OnPolicyLearner",
     "PPOConfig",
@@ -78,6 +82,7 @@ __all__ = [
     "preset",
     "read_metrics",
     "register_algorithm",
+    "register_logger",
     "resume",
     "showcase",
     "table",
@@ -96,6 +101,8 @@ _MODULES = {
     "EpisodeTracker": "envfleet.train.collecting",
     "Evaluation": "envfleet.train.judging.scores",
     "Learner": "envfleet.train.algorithms.learner",
+    "LogWriter": "envfleet.train.running.loggers.log_writer",
+    "LoggedRun": "envfleet.train.running.loggers.log_writer",
     "Networks": "envfleet.train.networks.networks",
     "OnPolicyLearner": "envfleet.train.algorithms.learner",
     "PPOConfig": "envfleet.train.config",
@@ -127,6 +134,7 @@ _MODULES = {
     "preset": "envfleet.train.algorithms.registry",
     "read_metrics": "envfleet.train.running.metrics",
     "register_algorithm": "envfleet.train.algorithms.registry",
+    "register_logger": "envfleet.train.running.loggers.registry",
     "resume": "envfleet.train.running.run",
     "showcase": "envfleet.train.judging.showcase",
     "table": "envfleet.train.judging.scores",

@@ -9,41 +9,18 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from envfleet.train.atomic_files import replacing
+from envfleet.train.running.loggers.log_writer import LogWriter, Row
 
 METRICS_FILE = "metrics.csv"
 """The file's name within a run's folder."""
-
-Row: TypeAlias = Mapping[str, "float | int | None"]
-"""One log interval: a number by column; None and NaN say that there is none. "step" is always one of them."""
-
-_Writer = TypeVar("_Writer", bound="LogWriter")
-
-
-class LogWriter(ABC):
-    """Something training reports its metrics to; usable in a `with` statement."""
-
-    @abstractmethod
-    def write(self, row: Row) -> None:
-        """Takes one row; its "step" is the number of environment steps so far."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Finishes what is still to be written; may be called more than once."""
-
-    def __enter__(self: _Writer) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @final

@@ -23,8 +23,9 @@ from envfleet.train.environments import make_task, make_training_envs
 from envfleet.train.networks.networks import Networks
 from envfleet.train.running.checkpoint import check_networks, load_checkpoint, save_checkpoint
 from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
-from envfleet.train.running.loggers import TensorBoardWriter, WandbWriter
-from envfleet.train.running.metrics import LogWriter, MetricsWriter
+from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
+from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
+from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
 from envfleet.train.running.trust import AllowImport
@@ -43,7 +44,7 @@ class _Options:
     networks: Networks | None
     callback: Callback | None
     reporter: Reporter | None
-    wandb: bool
+    loggers: tuple[str, ...]
 
 
 _Start: TypeAlias = Callable[[Training, Learner], "int | None"]
@@ -58,6 +59,7 @@ def train(
     callback: Callback | None = None,
     reporter: Reporter | None = None,
     progress: bool = True,
+    loggers: Sequence[str] = ("tensorboard",),
     wandb: bool = False,
 ) -> TrainingResult:
     """Train an agent; everything about the run goes into a folder.
@@ -72,11 +74,12 @@ def train(
         callback: called after every log interval; returning False ends the run there.
         reporter: shows progress; by default a bar in a terminal and lines elsewhere.
         progress: False shows nothing.
+        loggers: where to log besides metrics.csv, by name: "tensorboard", "wandb", or what `register_logger` added.
         wandb: also log to Weights & Biases.
     """
     folder = RunFolder(Path(run_dir) if run_dir is not None else _new_path(config))
     folder.check_free()
-    options = _Options(networks, callback, _reporter(reporter, progress), wandb)
+    options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
     with ExitStack() as lock:
 
         def begin(training: Training, learner: Learner) -> None:
@@ -96,6 +99,7 @@ def resume(
     callback: Callback | None = None,
     reporter: Reporter | None = None,
     progress: bool = True,
+    loggers: Sequence[str] = ("tensorboard",),
     wandb: bool = False,
     allow_import: AllowImport = False,
 ) -> TrainingResult:
@@ -107,13 +111,14 @@ def resume(
         callback: as for `train`.
         reporter: as for `train`.
         progress: as for `train`.
+        loggers: as for `train`.
         wandb: as for `train`.
         allow_import: for a run that was not trained here by you, as for `load_agent`.
     """
     folder = RunFolder(Path(run_dir))
     config, custom_networks = folder.read_allowed_config(allow_import)
     check_networks(folder, networks, custom=custom_networks)
-    options = _Options(networks, callback, _reporter(reporter, progress), wandb)
+    options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
     with folder.locked():
         checkpoint = load_checkpoint(folder)
 
@@ -186,11 +191,18 @@ def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     save_checkpoint(folder, learner, *state)
 
 
+def _loggers(names: Sequence[str], wandb: bool) -> tuple[str, ...]:
+    """The loggers asked for, each once; those that cannot be opened are refused."""
+    chosen = tuple(dict.fromkeys((*names, "wandb") if wandb else names))
+    check_loggers(chosen)
+    return chosen
+
+
 def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: _Options) -> Iterator[LogWriter]:
     yield MetricsWriter(folder.metrics, step)
-    yield TensorBoardWriter(folder.path, step)
-    if options.wandb:
-        yield WandbWriter(folder.path, config_to_dict(config), folder.path.name)
+    run = LoggedRun(folder.path, config_to_dict(config), step)
+    for name in options.loggers:
+        yield LOGGERS[name].open(run)
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envfleet.train.running.loggers import TensorBoardWriter, WandbWriter
+from envfleet.train.running.loggers.tensorboard import TensorBoardWriter
+from envfleet.train.running.loggers.wandb import WandbWriter
 from envfleet.train.running.metrics import MetricsWriter, read_metrics
 
 
