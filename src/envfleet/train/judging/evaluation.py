@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from gymnasium.envs.registration import _find_spec, load_env_creator
 from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
+from envfleet.train.agent import Agent
 from envfleet.train.finite import all_finite, exceeding, repaired
 from envfleet.train.judging.play_setup import (
     PlaySetup,
@@ -27,11 +28,8 @@ from envfleet.train.judging.play_setup import (
 )
 from envfleet.train.judging.scores import Evaluation, Scenario, table
 from envfleet.train.observations import Array, Observations, map_leaves
+from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
-
-if TYPE_CHECKING:
-    from envfleet.train.agent import Agent
-    from envfleet.train.running.trust import AllowImport
 
 __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 

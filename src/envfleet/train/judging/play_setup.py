@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +19,11 @@ from torch import nn
 
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
+from envfleet.train.agent import Agent
 from envfleet.train.finite import check_weights
+from envfleet.train.running.checkpoint import load_agent
+from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
-
-if TYPE_CHECKING:
-    from envfleet.train.agent import Agent
-    from envfleet.train.running.trust import AllowImport
 
 _PATIENCE = 30_000
 """Steps granted to an episode where nobody set a limit: more than the 27,000 of an Atari game's half hour."""
@@ -95,8 +94,6 @@ def as_agent(agent: Agent | str | os.PathLike[str], allow_import: AllowImport) -
         if isinstance(actor, nn.Module):
             check_weights({"actor": actor}, "of this agent")
         return agent
-    from envfleet.train.running.checkpoint import load_agent
-
     return load_agent(Path(agent), allow_import=allow_import)
 
 

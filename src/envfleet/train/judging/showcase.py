@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 import gymnasium
 from gymnasium.envs.registration import _find_spec, load_env_creator
@@ -17,13 +17,11 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet.errors import NonFiniteError
 from envfleet.randomize import Distribution, draw_parameters
+from envfleet.train.agent import Agent
 from envfleet.train.judging.play_setup import PlaySetup, as_agent, check_fits, check_integer, evaluation_seed, seeded
 from envfleet.train.judging.video import Exposures, Frame, picture_of, write_still, write_video
+from envfleet.train.running.trust import AllowImport
 from envfleet.vector.member import AnyEnv
-
-if TYPE_CHECKING:
-    from envfleet.train.agent import Agent
-    from envfleet.train.running.trust import AllowImport
 
 SHOWCASE_FILE = "showcase.mp4"
 _DEFAULT_FPS = 30
