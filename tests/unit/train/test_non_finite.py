@@ -377,6 +377,16 @@ class TestDrop:
         assert read_metrics(result.run_dir)["dropped_episodes"][-1] == 10
         assert_all_finite(result.run_dir)
 
+    @EVERY
+    def test_a_run_that_could_not_learn_anything_yet_is_resumed(self, algo: str, flawed: Any, tmp_path: Path) -> None:
+        flawed(Flaw("reward", math.nan, tuple(range(64))))
+        config = dropping(algo, num_envs=1, total_steps=96, seed=next(s for s in range(9) if odd_env_first(s)))
+        whole = train(config, run_dir=tmp_path / "whole", progress=False)
+        part = train(config, run_dir=tmp_path / "part", callback=stop_at([48]), progress=False)
+        assert (part.finished, part.step) == (False, 48)
+        assert resume(part.run_dir, progress=False).finished
+        np.testing.assert_equal(outcome(part.run_dir), outcome(whole.run_dir))
+
     @pytest.mark.parametrize("algo", ["a2c", "sac"])
     def test_where_the_first_ones_to_be_ready_act(self, algo: str, flawed: Any, tmp_path: Path) -> None:
         flawed(Flaw("observation", math.nan, tuple(range(5, 1000, LIMIT))))

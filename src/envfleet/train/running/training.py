@@ -161,7 +161,9 @@ class Training:
         self._interval = LogInterval.from_state(notes["interval"])
         if "watch" in notes:  # earlier versions wrote none
             self._watch.load_state(notes["watch"])
-        restore_learner(self._learner, checkpoint, learned=self._learner.has_learned(notes["step"]))
+        # Where episodes are dropped, all of them may have been.
+        learned = self._config.non_finite == "stop" and self._learner.has_learned(notes["step"])
+        restore_learner(self._learner, checkpoint, learned=learned)
         self._check_weights()
         if self._done_rollouts == 0:  # saved before anything was done
             return
