@@ -37,7 +37,7 @@ class Checkpoint:
     """A run at rest.
 
     Attributes:
-        tensors: by name: networks, optimisers, the algorithm's own, random numbers, and the loop's (see `run.py`).
+        tensors: by name: networks, optimisers, the algorithm's own, random numbers, and the loop's (see `training.py`).
         notes: the loop's counters and statistics, as JSON holds them.
         path: the file it was read from.
     """
