@@ -43,6 +43,7 @@ class ReinforceConfig(A2CConfig):
     rollout_steps: int = 16
     gae_lambda: float = 1.0
     temper: float = 0.5
+    undescribed: int = 1
 
 
 @final
@@ -118,6 +119,7 @@ class TestAlgorithm:
         text = " ".join(capsys.readouterr().out.split())
         assert "{a2c,ppo,sac,reinforce}" in text
         assert "what the advantages are multiplied by" in text
+        assert "--undescribed INT" in text
         assert "the settings of reinforce; for the others add --algo a2c, --algo ppo or --algo sac." in text
         assert main(["train", "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
