@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envfleet.train import plot_runs
-from envfleet.train.curves import band, group_runs, load_run
-from envfleet.train.figures import COLOURS, COLUMNS, GREY, saved_figure, thousands
-from envfleet.train.metrics import METRICS_FILE
+from envfleet.train.judging.curves import band, group_runs, load_run
+from envfleet.train.judging.figures import COLOURS, COLUMNS, GREY, saved_figure, thousands
+from envfleet.train.running.metrics import METRICS_FILE
 
 from .results import ResultFolder, StudyResult
 

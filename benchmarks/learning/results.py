@@ -12,7 +12,7 @@ import numpy as np
 from harness.machine import Machine
 
 from envfleet.train import read_metrics
-from envfleet.train.files import replacing
+from envfleet.train.atomic_files import replacing
 
 from .studies import Study, episodes
 

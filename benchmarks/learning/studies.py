@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from envfleet.train.algorithms.registry import preset
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig, config_to_dict
-from envfleet.train.presets import preset
 
 EPISODES = 100
 SEEDS = (0, 1, 2, 3, 4)

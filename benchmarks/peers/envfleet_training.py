@@ -17,10 +17,9 @@ import torch
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from envfleet.train import EpisodeTracker, Progress, Reporter, TrainConfig, TrainingResult, begin, collect, train
-from envfleet.train.algorithms import make_learner
-from envfleet.train.config import config_from_dict
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.registry import config_from_dict, make_learner
 from envfleet.train.environments import env_seed, make_task, make_training_envs
-from envfleet.train.learner import Learner
 
 WINDOW = 100
 _WARM_UP_ROLLOUTS = 2

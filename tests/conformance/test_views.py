@@ -17,10 +17,10 @@ from torch import nn
 from envfleet import make_vec
 from envfleet.testing import assert_same
 from envfleet.train import A2CConfig, Networks, PPOConfig
-from envfleet.train.algorithms import make_learner
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.registry import make_learner
+from envfleet.train.collecting import begin, collect
 from envfleet.train.environments import make_task, make_training_envs
-from envfleet.train.learner import Learner
-from envfleet.train.rollout import begin, collect
 
 BACKENDS = ["native", "sync", "process"]
 CACHE_LINE = 64

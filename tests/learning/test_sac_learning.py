@@ -11,10 +11,10 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from envfleet import AutoresetMode, make_vec
+from envfleet.train.algorithms.learner import Task
+from envfleet.train.algorithms.sac import SAC
+from envfleet.train.collecting import begin, collect
 from envfleet.train.config import SACConfig
-from envfleet.train.learner import Task
-from envfleet.train.rollout import begin, collect
-from envfleet.train.sac import SAC
 from envfleet.wrappers import BoundedAction
 
 CPU = torch.device("cpu")

@@ -14,13 +14,13 @@ from tiny_mdps import CHAIN, IDENTITY, IdentityEnv, chain_values
 
 from envfleet import make_vec
 from envfleet.train.agent import Agent
-from envfleet.train.algorithms import make_learner
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.registry import make_learner
+from envfleet.train.collecting import begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.environments import make_task
-from envfleet.train.learner import Learner
-from envfleet.train.rollout import begin, collect
-from envfleet.train.run import train
-from envfleet.train.weights import load_module, load_tensors
+from envfleet.train.running.run import train
+from envfleet.train.running.weights import load_module, load_tensors
 
 GAMMA = 0.9
 EVERY = pytest.mark.parametrize("algo", ["a2c", "ppo"])

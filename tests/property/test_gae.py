@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from envfleet.train.returns import gae
+from envfleet.train.algorithms.returns import gae
 
 NUMBERS = st.floats(-100, 100, width=32)
 SHARES = st.floats(0, 1)

@@ -68,6 +68,19 @@ def test_a_star_import_of_training_too() -> None:
     assert set(names) - {"__builtins__"} == set(envfleet.train.__all__) == set(dir(envfleet.train)) - {"__all__"}
 
 
+@pytest.mark.parametrize("package", ["envfleet.testing", "envfleet.train"])
+def test_what_is_imported_when_asked_for_is_what_is_promised(package: str) -> None:
+    code = f"""
+import importlib, {package} as package
+print(package.__all__ == sorted(package._MODULES) == dir(package))
+print([name for name in package.__all__ if name in vars(package)])
+homes = {{name: getattr(importlib.import_module(module), name) for name, module in package._MODULES.items()}}
+print(all(getattr(package, name) is value for name, value in homes.items()))
+print({{name for name, value in homes.items() if value.__module__ != package._MODULES[name]}})
+"""
+    assert in_a_new_interpreter(code) == "True\n[]\nTrue\nset()\n"
+
+
 def test_everything_else_visible_at_the_top_is_a_module() -> None:
     others = {name for name in vars(envfleet) if not name.startswith("_")} - set(envfleet.__all__)
     assert all(isinstance(getattr(envfleet, name), ModuleType) for name in others), others
@@ -147,9 +160,9 @@ def test_training_loads_what_it_draws_and_logs_with_only_when_needed() -> None:
 
 def test_functions_of_training_are_not_hidden_by_the_modules_of_their_name() -> None:
     code = """
-from envfleet.train.showcase import Showcase
+from envfleet.train.judging.showcase import Showcase
 from envfleet.train import evaluate, showcase
-from envfleet.train.evaluate import evaluate as same
+from envfleet.train.judging.evaluation import evaluate as same
 import envfleet.train
 print(evaluate is same is envfleet.train.evaluate, showcase is envfleet.train.showcase, callable(showcase))
 """

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envfleet.cli.trouble import INTERRUPTED, UsageError, explained
+from envfleet.cli.errors import INTERRUPTED, UsageError, explained
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet import backends
 from envfleet.backends import BackendName
+from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
 from envfleet.cli.permission import Permission
-from envfleet.cli.trouble import UsageError
 from envfleet.scenarios import Sweep
 
 if TYPE_CHECKING:
-    from envfleet.train.evaluation import Scenario
+    from envfleet.train.judging.scores import Scenario
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _evaluate(options: _Options) -> int:
     # Late: torch takes seconds to load, and a help text does not need it.
-    from envfleet.train.evaluate import evaluate, table
+    from envfleet.train.judging.evaluation import evaluate, table
 
     found = evaluate(options.run, allow_import=options.permission.for_run(options.run), **_arguments(options))
     print(json.dumps(found.to_json_dict()) if options.as_json else table([found]))
@@ -74,9 +74,9 @@ def _evaluate(options: _Options) -> int:
 
 
 def _evaluate_sweeps(options: _Options) -> int:
-    from envfleet.train.checkpoint import load_agent
-    from envfleet.train.evaluate import evaluate_sweep, table
-    from envfleet.train.figures import check_format
+    from envfleet.train.judging.evaluation import evaluate_sweep, table
+    from envfleet.train.judging.figures import check_format
+    from envfleet.train.running.checkpoint import load_agent
 
     if options.plot is not None:
         check_format(options.plot)
@@ -114,7 +114,7 @@ def _arguments(options: _Options) -> dict[str, Any]:
 
 
 def _plot(scenarios: Sequence[Scenario], options: _Options) -> None:
-    from envfleet.train.plots import plot_scenarios
+    from envfleet.train.judging.plots import plot_scenarios
 
     rows: Any = [
         {**scenario.to_json_dict(), "value": float(scenario.value)}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from envfleet.cli.trouble import UsageError
+from envfleet.cli.errors import UsageError
 from envfleet.randomize import Distribution
 from envfleet.scenarios import Sweep, format_randomize, parse_randomize, parse_sweep
 

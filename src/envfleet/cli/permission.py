@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import FlagCreatePairsOff, arg
 
 if TYPE_CHECKING:
-    from envfleet.train.trust import AllowImport
+    from envfleet.train.running.trust import AllowImport
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Permission:
         """Return what is allowed for a run; ask first, if that is necessary and there is a terminal."""
         # Late: with the folder comes torch, which takes seconds to load, and a help text does not need it.
         from envfleet.errors import UntrustedRunError
-        from envfleet.train.folder import RunFolder
-        from envfleet.train.trust import modules_named
+        from envfleet.train.running.folder import RunFolder
+        from envfleet.train.running.trust import modules_named
 
         given: AllowImport = self.allow_import or self.allow_module or False
         folder = RunFolder(run)

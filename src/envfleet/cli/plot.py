@@ -33,7 +33,7 @@ class _Options:
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = parse(_Options, "plot", argv)
-    from envfleet.train.plots import plot_runs
+    from envfleet.train.judging.plots import plot_runs
 
     print(plot_runs(options.runs, options.output, smoothing=options.smoothing))
     return 0

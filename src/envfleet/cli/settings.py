@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
@@ -15,11 +16,11 @@ import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet import backends
+from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import parse
-from envfleet.cli.trouble import UsageError
-from envfleet.train.config import CONFIGS, TrainConfig
-from envfleet.train.optional import require
-from envfleet.train.presets import PRESETS, preset
+from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
+from envfleet.train.config import TrainConfig
+from envfleet.train.running.loggers.registry import check_loggers
 
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {
@@ -45,19 +46,23 @@ class RunOptions:
     Attributes:
         eval_episodes: number of evaluation episodes after the training; 0 for none.
         showcase: make no video of the agent.
+        loggers: where to log besides metrics.csv: tensorboard, wandb, or what register_logger() added.
         wandb: also log to Weights & Biases.
     """
 
     eval_episodes: int = 100
     showcase: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True
+    loggers: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("tensorboard",)
     wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
 
     def check(self) -> None:
         """Refuse invalid options now, which would otherwise fail during or after the training."""
         if self.eval_episodes < 0:
             raise UsageError(f"--eval-episodes must be 0 or more, got {self.eval_episodes}.")
-        if self.wandb:
-            require("wandb", "wandb")
+        try:
+            check_loggers((*self.loggers, "wandb") if self.wandb else self.loggers)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from error
 
 
 @dataclass(frozen=True)
@@ -83,22 +88,22 @@ def parse_request(argv: Sequence[str]) -> Request:
     if guess not in ("", form.env_id):  # the guess was the value of some other setting
         form = _parse_form(preset(form.env_id, algo), argv)
     values = {name: value for group in (*_GROUPS, algo) for name, value in vars(getattr(form, group)).items()}
-    return Request(CONFIGS[algo](form.env_id, **values), form.run_dir, form.run)
+    return Request(ALGORITHMS[algo].config(form.env_id, **values), form.run_dir, form.run)
 
 
 def _given_algo(argv: Sequence[str]) -> str:
     """Return the algorithm. It decides which settings exist, so it is needed before they can be read."""
     texts = [text.removeprefix("--algo=") for text in argv if text.startswith("--algo=")]
     texts += [value for flag, value in pairwise(argv) if flag == "--algo"]
-    return texts[-1] if texts and texts[-1] in CONFIGS else _DEFAULT_ALGO
+    return texts[-1] if texts and texts[-1] in ALGORITHMS else _DEFAULT_ALGO
 
 
 def _parse_form(defaults: TrainConfig, argv: Sequence[str]) -> Any:
-    first, second = (name for name in CONFIGS if name != defaults.algo)
+    *others, last = (f"--algo {name}" for name in ALGORITHMS if name != defaults.algo)
     suited = f"\n\nThe defaults are those that suit {defaults.env_id}." if defaults.env_id else ""
     description = (
         "Train an agent. Settings, curves, weights, scores and a video go into a folder.\n\n"
-        f"Shown are the settings of {defaults.algo}; for the others add --algo {first} or --algo {second}.{suited}"
+        f"Shown are the settings of {defaults.algo}; for the others add {', '.join(others)} or {last}.{suited}"
     )
     return parse(_form(defaults), "train", argv, description)
 
@@ -116,7 +121,7 @@ def _form(defaults: TrainConfig) -> type[Any]:
         "Form",
         [
             ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=help_texts["env_id"])]),
-            ("algo", Annotated[Literal[tuple(CONFIGS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
+            ("algo", Annotated[Literal[tuple(ALGORITHMS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
             ("run_dir", _path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
             (
                 "resume",
@@ -141,7 +146,7 @@ def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: 
     for name in names:
         default = getattr(defaults, name)
         hint = "(default: none)" if default == {} else None
-        annotation = Annotated[types[name], arg(help=help_texts[name], help_behavior_hint=hint)]
+        annotation = Annotated[types[name], arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
         fields.append((name, annotation, field(default_factory=partial(copy, default))))
     group = make_dataclass(title, fields, frozen=True)
     group.__doc__ = ""  # or else it would be the signature, which the help text would show
@@ -149,9 +154,14 @@ def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: 
 
 
 def _types(config: type[TrainConfig]) -> dict[str, Any]:
-    # Not of the class itself: Python 3.10 takes the KW_ONLY marker among its annotations for a type, and refuses it.
-    annotations = {entry.name: entry.type for entry in dataclasses.fields(config)}
-    return get_type_hints(type("Fields", (), {"__annotations__": annotations, "__module__": config.__module__}))
+    """The types of the fields, each read as the module understands it in which its class is written."""
+    names = {entry.name for entry in dataclasses.fields(config)}
+    types: dict[str, Any] = {}
+    for parent in reversed(config.__mro__):
+        # Only of fields: Python 3.10 takes the KW_ONLY marker among the annotations for a type, and refuses it.
+        own = {name: text for name, text in inspect.get_annotations(parent).items() if name in names}
+        types |= get_type_hints(type("Fields", (), {"__annotations__": own, "__module__": parent.__module__}))
+    return types
 
 
 def _help_texts(config: type[TrainConfig]) -> dict[str, str]:

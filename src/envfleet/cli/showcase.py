@@ -49,8 +49,8 @@ def run(argv: Sequence[str]) -> int:
     options = parse(_Options, "showcase", argv)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
-    from envfleet.train.console import score
-    from envfleet.train.showcase import showcase
+    from envfleet.train.judging.showcase import showcase
+    from envfleet.train.running.reporting import score
 
     shown = showcase(
         options.run,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from envfleet.cli.errors import INTERRUPTED, UsageError
 from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.settings import Request, RunOptions, parse_request
-from envfleet.cli.trouble import INTERRUPTED, UsageError
+from envfleet.train.algorithms.registry import preset_changes
 from envfleet.train.config import TrainConfig
-from envfleet.train.presets import preset_changes
 
 if TYPE_CHECKING:
-    from envfleet.train.progress import TrainingResult
+    from envfleet.train.running.reporting import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,12 @@ def run(argv: Sequence[str]) -> int:
 
 def _train(request: Request) -> int:
     # Late: until here torch, which takes seconds to load, was not needed.
-    from envfleet.train.run import train
+    from envfleet.train.running.run import train
 
     request.options.check()
-    result = train(request.config, run_dir=request.run_dir, wandb=request.options.wandb)
-    return _ended(result, request.options)
+    options = request.options
+    result = train(request.config, run_dir=request.run_dir, loggers=options.loggers, wandb=options.wandb)
+    return _ended(result, options)
 
 
 def _resume(argv: Sequence[str]) -> int:
@@ -61,17 +62,17 @@ def _resume(argv: Sequence[str]) -> int:
             f"a run goes on with its own settings, so leave out {shlex.join(others)} and write\n"
             f"    envfleet train --resume {shlex.quote(str(asked.resume))}"
         )
-    from envfleet.train.run import resume
+    from envfleet.train.running.run import resume
 
     asked.run.check()
     allowed = asked.permission.for_run(asked.resume)
-    result = resume(asked.resume, wandb=asked.run.wandb, allow_import=allowed)
+    result = resume(asked.resume, loggers=asked.run.loggers, wandb=asked.run.wandb, allow_import=allowed)
     return _ended(result, asked.run)
 
 
 def _ended(result: TrainingResult, options: RunOptions) -> int:
     """Evaluate, plot and film the agent, unless the run was stopped; return the exit code."""
-    from envfleet.cli.aftermath import finish, say_what_is_left
+    from envfleet.cli.after_training import finish, say_what_is_left
 
     if result.stopped_by is None:
         return finish(result, options) if result.finished else INTERRUPTED

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, parse
-from envfleet.cli.trouble import UsageError
 
 if TYPE_CHECKING:
     from envfleet.tuning import TuningResult

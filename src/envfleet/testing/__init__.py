@@ -69,27 +69,42 @@ __all__ = [
     "assert_same",
 ]
 
-_HOMES = {
-    "ContractBase": "base",
-    "FirstReadyContract": "first_ready",
-    "ObservationModesContract": "observations",
-    "ReferenceFleet": "reference",
-    "VectorEnvContract": "contract",
-    "assert_same": "compare",
+_MODULES = {
+    "ActionsContract": "envfleet.testing.actions",
+    "AutoresetContract": "envfleet.testing.autoreset",
+    "CallsContract": "envfleet.testing.calls",
+    "ContractBase": "envfleet.testing.base",
+    "FailuresContract": "envfleet.testing.failures",
+    "FirstReadyContract": "envfleet.testing.first_ready",
+    "InfosContract": "envfleet.testing.infos",
+    "LifecycleContract": "envfleet.testing.lifecycle",
+    "ObservationModesContract": "envfleet.testing.observations",
+    "ObservationsContract": "envfleet.testing.observations",
+    "OptionsContract": "envfleet.testing.options",
+    "OutputsContract": "envfleet.testing.outputs",
+    "RealEnvironmentsContract": "envfleet.testing.realenvironments",
+    "ReferenceFleet": "envfleet.testing.reference",
+    "SeedingContract": "envfleet.testing.seeding",
+    "SpacesContract": "envfleet.testing.spaces",
+    "TimeoutsContract": "envfleet.testing.timeouts",
+    "TrajectoriesContract": "envfleet.testing.trajectories",
+    "VectorEnvContract": "envfleet.testing.contract",
+    "WaitingContract": "envfleet.testing.waiting",
+    "assert_same": "envfleet.testing.compare",
 }
 
 
-def _home(name: str) -> str:
-    return f"{__name__}.{_HOMES.get(name, name.removesuffix('Contract').lower())}"
-
-
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_home(name)), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 # pytest explains failed asserts in test files only; in an installed package it has to be asked, before the modules
 # are imported. In worker processes there is no pytest and nothing to ask.
 if (_pytest := sys.modules.get("pytest")) is not None:
-    _pytest.register_assert_rewrite(*sorted({_home(name) for name in __all__}))
+    _pytest.register_assert_rewrite(*sorted(set(_MODULES.values())))

@@ -5,48 +5,154 @@
     result = train(A2CConfig("LunarLander-v3"))
     print(evaluate(result.agent).mean_return)
 
-The names are those of `public.py`. They are imported when the first of them is asked for: torch takes two seconds,
-which a command line that only reads settings (`envfleet.train.config`) would rather not spend.
+Each name is imported from its module when it is first asked for: torch takes two seconds, which a command line that
+only reads settings (`envfleet.train.config`) would rather not spend.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from envfleet.train.optional import needs
+from envfleet._optional import needs
 
 if TYPE_CHECKING:
-    from envfleet.train.public import *  # noqa: F403
-else:
+    from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
+    from envfleet.train.agent import Agent
+    from envfleet.train.algorithms.learner import Batch, Learner, OnPolicyLearner, Task, gradient_step, values_along
+    from envfleet.train.algorithms.registry import preset, register_algorithm
+    from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
+    from envfleet.train.algorithms.returns import gae
+    from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
+    from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+    from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
+    from envfleet.train.judging.plots import plot_runs, plot_scenarios
+    from envfleet.train.judging.scores import Evaluation, Scenario, table
+    from envfleet.train.judging.showcase import Showcase, showcase
+    from envfleet.train.networks.distributions import ActionDistribution, distribution_for
+    from envfleet.train.networks.networks import Actor, Critic, Networks
+    from envfleet.train.running.checkpoint import load_agent
+    from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
+    from envfleet.train.running.loggers.registry import register_logger
+    from envfleet.train.running.metrics import read_metrics
+    from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
+    from envfleet.train.running.run import resume, train
+
+__all__ = [
+    "A2CConfig",
+    "ActionDistribution",
+    "Actor",
+    "Agent",
+    "Batch",
+    "Critic",
+    "Episode",
+    "EpisodeTracker",
+    "Evaluation",
+    "Learner",
+    "LogWriter",
+    "LoggedRun",
+    "Networks",
+    "OnPolicyLearner",
+    "PPOConfig",
+    "Position",
+    "Progress",
+    "ReplayBuffer",
+    "Reporter",
+    "Rollout",
+    "SACConfig",
+    "Scenario",
+    "Showcase",
+    "Sweep",
+    "Task",
+    "TrainConfig",
+    "TrainingResult",
+    "Transitions",
+    "begin",
+    "collect",
+    "distribution_for",
+    "evaluate",
+    "evaluate_sweep",
+    "gae",
+    "gradient_step",
+    "load_agent",
+    "parse_randomize",
+    "parse_sweep",
+    "plot_runs",
+    "plot_scenarios",
+    "preset",
+    "read_metrics",
+    "register_algorithm",
+    "register_logger",
+    "resume",
+    "showcase",
+    "table",
+    "train",
+    "values_along",
+]
+
+_MODULES = {
+    "A2CConfig": "envfleet.train.config",
+    "ActionDistribution": "envfleet.train.networks.distributions",
+    "Actor": "envfleet.train.networks.networks",
+    "Agent": "envfleet.train.agent",
+    "Batch": "envfleet.train.algorithms.learner",
+    "Critic": "envfleet.train.networks.networks",
+    "Episode": "envfleet.train.collecting",
+    "EpisodeTracker": "envfleet.train.collecting",
+    "Evaluation": "envfleet.train.judging.scores",
+    "Learner": "envfleet.train.algorithms.learner",
+    "LogWriter": "envfleet.train.running.loggers.log_writer",
+    "LoggedRun": "envfleet.train.running.loggers.log_writer",
+    "Networks": "envfleet.train.networks.networks",
+    "OnPolicyLearner": "envfleet.train.algorithms.learner",
+    "PPOConfig": "envfleet.train.config",
+    "Position": "envfleet.train.collecting",
+    "Progress": "envfleet.train.running.reporting",
+    "ReplayBuffer": "envfleet.train.algorithms.replay",
+    "Reporter": "envfleet.train.running.reporting",
+    "Rollout": "envfleet.train.collecting",
+    "SACConfig": "envfleet.train.config",
+    "Scenario": "envfleet.train.judging.scores",
+    "Showcase": "envfleet.train.judging.showcase",
+    "Sweep": "envfleet.scenarios",
+    "Task": "envfleet.train.algorithms.learner",
+    "TrainConfig": "envfleet.train.config",
+    "TrainingResult": "envfleet.train.running.reporting",
+    "Transitions": "envfleet.train.algorithms.replay",
+    "begin": "envfleet.train.collecting",
+    "collect": "envfleet.train.collecting",
+    "distribution_for": "envfleet.train.networks.distributions",
+    "evaluate": "envfleet.train.judging.evaluation",
+    "evaluate_sweep": "envfleet.train.judging.evaluation",
+    "gae": "envfleet.train.algorithms.returns",
+    "gradient_step": "envfleet.train.algorithms.learner",
+    "load_agent": "envfleet.train.running.checkpoint",
+    "parse_randomize": "envfleet.scenarios",
+    "parse_sweep": "envfleet.scenarios",
+    "plot_runs": "envfleet.train.judging.plots",
+    "plot_scenarios": "envfleet.train.judging.plots",
+    "preset": "envfleet.train.algorithms.registry",
+    "read_metrics": "envfleet.train.running.metrics",
+    "register_algorithm": "envfleet.train.algorithms.registry",
+    "register_logger": "envfleet.train.running.loggers.registry",
+    "resume": "envfleet.train.running.run",
+    "showcase": "envfleet.train.judging.showcase",
+    "table": "envfleet.train.judging.scores",
+    "train": "envfleet.train.running.run",
+    "values_along": "envfleet.train.algorithms.learner",
+}
+
+
+if not TYPE_CHECKING:  # which would take every name for one of ours
 
     def __getattr__(name: str) -> Any:
-        if name == "__all__" or not name.startswith("_"):
-            names = _public_names()
-            globals().update(names)
-            if name in names:
-                return names[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with needs("train"):
+            value = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = value  # so that it is simply there the next time
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_public_names())
-
-
-def _public_names() -> dict[str, Any]:
-    with needs("train"):
-        public = importlib.import_module("envfleet.train.public")
-    return {name: getattr(public, name) for name in ("__all__", *public.__all__)}
-
-
-class _Package(ModuleType):
-    """Keeps the modules `evaluate` and `showcase`, once imported, from taking the place of the functions."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in ("evaluate", "showcase") or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+    return sorted(__all__)

@@ -13,7 +13,7 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig
 from envfleet.train.finite import check_weights, first_exceeding
-from envfleet.train.networks import Actor
+from envfleet.train.networks.networks import Actor
 from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
 from envfleet.wrappers.bounded_action import ActionMap
 

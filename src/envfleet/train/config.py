@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from envfleet import backends
 from envfleet.backends import BackendName
 from envfleet.randomize import Distribution
-from envfleet.scenarios import format_randomize, parse_randomize
+from envfleet.scenarios import format_randomize
 
 
 @dataclass(frozen=True)
@@ -184,13 +184,6 @@ class SACConfig(TrainConfig):
     anneal: bool = True
 
 
-CONFIGS: dict[str, type[A2CConfig] | type[PPOConfig] | type[SACConfig]] = {
-    "a2c": A2CConfig,
-    "ppo": PPOConfig,
-    "sac": SACConfig,
-}
-
-
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """The configuration as plain values, ready for JSON."""
     plain = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
@@ -200,32 +193,6 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
         "randomize": format_randomize(config.randomize),
         "hidden_sizes": list(config.hidden_sizes),
     }
-
-
-def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
-    """What `config_to_dict` was given."""
-    if not isinstance(algo, str) or algo not in CONFIGS:
-        raise ValueError(f"algo must be one of {', '.join(CONFIGS)}, got {algo!r}.")
-    known = {entry.name for entry in dataclasses.fields(CONFIGS[algo])}
-    unknown = sorted(plain.keys() - known)
-    if unknown:
-        raise ValueError(
-            f"{CONFIGS[algo].__name__} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}."
-        )
-    values = dict(plain)
-    if "randomize" in plain:
-        values.setdefault("randomize_on", "make")  # as it was before there was a choice
-        values["randomize"] = _read_randomize(plain["randomize"])
-    if isinstance(plain.get("hidden_sizes"), list):
-        values["hidden_sizes"] = tuple(plain["hidden_sizes"])
-    return CONFIGS[algo](**values)
-
-
-def _read_randomize(plain: Any) -> dict[str, Distribution]:
-    if not isinstance(plain, Mapping) or not all(isinstance(text, str) for text in plain.values()):
-        example = '{"gravity": "uniform(-12, -8)"}'
-        raise ValueError(f"randomize must be an object of texts, such as {example}, got {plain!r}")
-    return parse_randomize([f"{name}={text}" for name, text in plain.items()])
 
 
 _AT_LEAST_ONE = (

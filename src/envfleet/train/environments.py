@@ -12,10 +12,10 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
 from envfleet.make import make_vec
+from envfleet.train.algorithms.learner import Task
 from envfleet.train.config import TrainConfig
-from envfleet.train.distributions import is_continuous
-from envfleet.train.learner import Task
-from envfleet.train.networks import Networks
+from envfleet.train.networks.distributions import is_continuous
+from envfleet.train.networks.networks import Networks
 from envfleet.wrappers import BoundedAction
 from envfleet.wrappers._common import AnyVectorEnv
 

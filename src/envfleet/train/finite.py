@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from envfleet.errors import NonFiniteError
-from envfleet.train.encoders import Normalizer
+from envfleet.train.networks.encoders import Normalizer
 from envfleet.train.observations import Array, map_leaves
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
+from envfleet.train.collecting import Position, Rollout, Rows, begin
 from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
-from envfleet.train.rollout import Position, Rollout, Rows, begin
 from envfleet.wrappers._common import AnyVectorEnv
 
 RowPolicy: TypeAlias = Callable[[Observations, Rows], Array]

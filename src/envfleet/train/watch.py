@@ -18,6 +18,8 @@ from typing import Any, Literal, Protocol, final
 import numpy as np
 
 from envfleet.errors import NonFiniteError
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.collecting import BoolArray, Position, Rollout, Rows
 from envfleet.train.finite import (
     LARGEST,
     Found,
@@ -28,9 +30,7 @@ from envfleet.train.finite import (
     odd_tensors,
     repaired,
 )
-from envfleet.train.learner import Learner
 from envfleet.train.observations import Array, Observations, map_leaves
-from envfleet.train.rollout import BoolArray, Position, Rollout, Rows
 
 _LARGEST_SCALED = 1e15
 """A reward, scaled, whose square can still be added up over an episode and a batch in float32."""

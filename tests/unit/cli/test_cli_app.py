@@ -100,7 +100,7 @@ def test_what_a_command_needs_alone_is_asked_for_when_it_is_used(
 
 def test_a_surprise_keeps_its_traceback(envfleet: Run, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ValueError that nobody wrote for the user must not look as if somebody had."""
-    monkeypatch.setattr("envfleet.train.plots.plot_runs", lambda *_, **__: int("a mistake of ours"))
+    monkeypatch.setattr("envfleet.train.judging.plots.plot_runs", lambda *_, **__: int("a mistake of ours"))
     with pytest.raises(ValueError, match="a mistake of ours"):
         envfleet("plot", trained)
 
@@ -109,5 +109,5 @@ def test_an_interruption_is_no_traceback(envfleet: Run, trained: Path, monkeypat
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("envfleet.train.plots.plot_runs", interrupted)
+    monkeypatch.setattr("envfleet.train.judging.plots.plot_runs", interrupted)
     assert envfleet("plot", trained) == (130, "", "\nInterrupted.\n")

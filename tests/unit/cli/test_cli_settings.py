@@ -12,14 +12,13 @@ from envfleet import choice, normal, uniform
 from envfleet.cli.settings import RunOptions, parse_request
 from envfleet.scenarios import PRESETS as RANDOMIZE_PRESETS
 from envfleet.train import A2CConfig, PPOConfig, SACConfig
-from envfleet.train.config import CONFIGS
-from envfleet.train.presets import PRESETS, preset
+from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset
 
 
-@pytest.mark.parametrize("algo", CONFIGS)
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_the_defaults_are_those_of_the_configuration(algo: str) -> None:
     request = parse_request(["MountainCar-v0", "--algo", algo])
-    assert request.config == CONFIGS[algo]("MountainCar-v0")
+    assert request.config == config_class(algo)("MountainCar-v0")
     assert request.run_dir is None
     assert request.options == RunOptions()
 
@@ -90,19 +89,19 @@ def test_options_beside_the_configuration() -> None:
     assert request.options == RunOptions(eval_episodes=7, showcase=False, wandb=True)
 
 
-@pytest.mark.parametrize("algo", CONFIGS)
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_help_lists_every_setting_with_its_meaning_and_default(envfleet: Run, algo: str) -> None:
     code, output, errors = envfleet("train", "--algo", algo, "--help")
     text = flat(output)
     assert code == 0
     assert not errors
     assert "ENV a registered environment id" in text
-    for entry in dataclasses.fields(CONFIGS[algo]):
+    for entry in dataclasses.fields(config_class(algo)):
         if entry.name != "env_id":
             assert f"--{entry.name.replace('_', '-')}" in text
     for group in ("run", "training", "environment", "network", algo):
         assert f"{group} options" in text
-    defaults = CONFIGS[algo]("X")
+    defaults = config_class(algo)("X")
     assert f"--gamma FLOAT discount factor. (default: {defaults.gamma})" in text
     assert f"environment steps to train for, over all copies together. (default: {defaults.total_steps:_})" in text
     assert "--seed INT fixes everything random: the environments, the initial weights and the actions drawn." in text

@@ -24,7 +24,7 @@ import pytest
 from command_line import TINY, Run
 
 from envfleet.train import load_agent
-from envfleet.train.console import program
+from envfleet.train.running.reporting import program
 
 CARTPOLE = ["CartPole-v1", *TINY]
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_filmed_is_said_in_a_line_and_the_rest_is_done(
 def test_a_failure_afterwards_does_not_lose_the_training(
     envfleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envfleet.cli.aftermath.plot_runs", lambda _: 1 / 0)
+    monkeypatch.setattr("envfleet.cli.after_training.plot_runs", lambda _: 1 / 0)
     argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
     code, output, _ = envfleet("train", *CARTPOLE, *argv)
     assert code == 0
@@ -119,7 +119,7 @@ def test_an_interruption_afterwards_says_how_to_get_the_rest(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("envfleet.cli.aftermath.plot_runs", interrupted)
+        patch.setattr("envfleet.cli.after_training.plot_runs", interrupted)
         argv = ["--total-steps", "64", "--run-dir", tmp_path / "run", "--eval-episodes", "0", "--no-showcase"]
         code, output, _ = envfleet("train", *CARTPOLE, *argv)
     assert code == 130

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from envfleet.train.metrics import MetricsWriter
+from envfleet.train.running.metrics import MetricsWriter
 
 Column = Any
 """Numbers, one a row; None for an empty cell."""

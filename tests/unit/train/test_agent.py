@@ -10,9 +10,9 @@ from gymnasium.vector.utils import batch_space
 from tiny_envs import ACTION_SPACES, OBSERVATION_SPACES
 
 from envfleet.train.agent import Agent
-from envfleet.train.algorithms import make_learner
+from envfleet.train.algorithms.learner import Task
+from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-from envfleet.train.learner import Task
 
 CPU = torch.device("cpu")
 

@@ -8,22 +8,21 @@ import numpy as np
 import pytest
 
 from envfleet import choice, normal, uniform
+from envfleet.train.algorithms.registry import ALGORITHMS, config_class, config_from_dict
 from envfleet.train.config import (
-    CONFIGS,
     A2CConfig,
     PPOConfig,
     SACConfig,
     TrainConfig,
-    config_from_dict,
     config_to_dict,
 )
 
-EVERY = pytest.mark.parametrize("algo", list(CONFIGS))
+EVERY = pytest.mark.parametrize("algo", list(ALGORITHMS))
 
 
 @EVERY
 def test_a_config_survives_json(algo: str) -> None:
-    config = CONFIGS[algo](
+    config = config_class(algo)(
         "LunarLander-v3",
         num_envs=3,
         seed=7,
@@ -43,24 +42,24 @@ def test_a_config_survives_json(algo: str) -> None:
 
 @EVERY
 def test_settings_left_out_have_their_defaults(algo: str) -> None:
-    assert config_from_dict(algo, {"env_id": "CartPole-v1"}) == CONFIGS[algo]("CartPole-v1")
+    assert config_from_dict(algo, {"env_id": "CartPole-v1"}) == config_class(algo)("CartPole-v1")
 
 
 @EVERY
 def test_a_run_of_before_there_was_a_choice_goes_on_with_parameters_drawn_once(algo: str) -> None:
-    plain = config_to_dict(CONFIGS[algo]("Pendulum-v1", randomize={"g": uniform(8, 12)}))
+    plain = config_to_dict(config_class(algo)("Pendulum-v1", randomize={"g": uniform(8, 12)}))
     assert plain.pop("randomize_on") == "reset"
     assert config_from_dict(algo, plain).randomize_on == "make"
 
 
 @EVERY
 def test_configs_are_frozen_and_take_names_only(algo: str) -> None:
-    config = CONFIGS[algo]("CartPole-v1")
+    config = config_class(algo)("CartPole-v1")
     assert config.algo == algo
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.seed = 1  # type: ignore[misc]
     with pytest.raises(TypeError):
-        CONFIGS[algo]("CartPole-v1", 4)
+        config_class(algo)("CartPole-v1", 4)
 
 
 def test_unknown_names_are_refused() -> None:

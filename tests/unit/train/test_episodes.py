@@ -4,8 +4,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 from tiny_envs import EXAMPLE, NEXT_STEP, SAME_STEP, counting_policy, scripted_fleet
 
-from envfleet.train.episodes import Episode, EpisodeTracker
-from envfleet.train.rollout import Rollout, begin, collect
+from envfleet.train.collecting import Episode, EpisodeTracker, Rollout, begin, collect
 
 MODES = pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP], ids=["NEXT_STEP", "SAME_STEP"])
 SCRIPTED = [Episode(float(sum(step**2 for step in range(1, length + 1))), length) for length, _ in EXAMPLE]

@@ -17,20 +17,20 @@ import pytest
 import torch
 from gymnasium import spaces
 from players import Player
-from test_run import outcome, stop_at
+from small_runs import outcome, stop_at
 from torch import nn
 
 from envfleet.errors import FleetError, NonFiniteError
 from envfleet.train.agent import Agent
-from envfleet.train.checkpoint import load_agent
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
-from envfleet.train.evaluate import evaluate, evaluate_sweep
-from envfleet.train.metrics import read_metrics
-from envfleet.train.networks import Networks
-from envfleet.train.progress import Progress
-from envfleet.train.run import resume, train
-from envfleet.train.showcase import showcase
-from envfleet.train.weights import load_tensors, save_tensors
+from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
+from envfleet.train.judging.showcase import showcase
+from envfleet.train.networks.networks import Networks
+from envfleet.train.running.checkpoint import load_agent
+from envfleet.train.running.metrics import read_metrics
+from envfleet.train.running.reporting import Progress
+from envfleet.train.running.run import resume, train
+from envfleet.train.running.weights import load_tensors, save_tensors
 
 LIMIT = 10
 """Every episode has as many steps."""
@@ -376,6 +376,16 @@ class TestDrop:
         assert (result.finished, result.mean_return, result.step) == (True, None, 96)
         assert read_metrics(result.run_dir)["dropped_episodes"][-1] == 10
         assert_all_finite(result.run_dir)
+
+    @EVERY
+    def test_a_run_that_could_not_learn_anything_yet_is_resumed(self, algo: str, flawed: Any, tmp_path: Path) -> None:
+        flawed(Flaw("reward", math.nan, tuple(range(64))))
+        config = dropping(algo, num_envs=1, total_steps=96, seed=next(s for s in range(9) if odd_env_first(s)))
+        whole = train(config, run_dir=tmp_path / "whole", progress=False)
+        part = train(config, run_dir=tmp_path / "part", callback=stop_at([48]), progress=False)
+        assert (part.finished, part.step) == (False, 48)
+        assert resume(part.run_dir, progress=False).finished
+        np.testing.assert_equal(outcome(part.run_dir), outcome(whole.run_dir))
 
     @pytest.mark.parametrize("algo", ["a2c", "sac"])
     def test_where_the_first_ones_to_be_ready_act(self, algo: str, flawed: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tiny_envs import (
     scripted_fleet,
 )
 
-from envfleet.train.rollout import Rollout, begin, collect
+from envfleet.train.collecting import Rollout, begin, collect
 
 SCRIPTS = (EXAMPLE, EXAMPLE[1:], ((5, "truncated"),))
 MODES = pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP], ids=["NEXT_STEP", "SAME_STEP"])

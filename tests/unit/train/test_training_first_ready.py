@@ -16,10 +16,10 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import make_vec
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, resume, train
+from envfleet.train.algorithms.replay import ReplayBuffer
+from envfleet.train.collecting import Rollout, begin, collect
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.observations import Observations
-from envfleet.train.replay import ReplayBuffer
-from envfleet.train.rollout import Rollout, begin, collect
 
 NUM_ENVS = 5
 BACKENDS: dict[str, dict[str, Any]] = {"sync": {}, "process": {"num_workers": 2}}

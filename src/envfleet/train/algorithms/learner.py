@@ -1,0 +1,345 @@
+"""What the training loop needs of an algorithm, and what algorithms that learn from their latest rollout share.
+
+rollout ──▶ values along it (critic) ──▶ advantages and returns (GAE) ──▶ batch ──▶ the algorithm's own update
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+from torch.nn import functional
+
+from envfleet.errors import NonFiniteError
+from envfleet.train.algorithms.returns import explained_variance, gae
+from envfleet.train.collecting import Policy, Rollout, Rows
+from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
+from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
+from envfleet.train.networks.distributions import distribution_for
+from envfleet.train.networks.networks import Actor, Critic, Layout, Networks, Perceptron, observe
+from envfleet.train.networks.quick_policy import QuickPolicy
+from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
+
+Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
+
+_SHORT_MEMORY = 0.99
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an algorithm is to learn, and where.
+
+    Attributes:
+        observation_space: of a single environment.
+        action_space: of a single environment.
+        num_envs: how many there are.
+        device: where the networks live.
+        networks: the user's own, or None for ours.
+    """
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    num_envs: int
+    device: torch.device
+    networks: Networks | None = None
+
+
+class Learner(Protocol):
+    """An algorithm: it acts, and it learns from what came of it.
+
+    Attributes:
+        rollout_steps: steps of every environment it wants to see between two calls of `learn`.
+        off_policy: whether it learns from whatever there is, and not only from its latest policy's whole rollouts.
+        actor: the policy, which is what is kept in the end.
+        modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too.
+        optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
+    """
+
+    rollout_steps: int
+    off_policy: bool
+    actor: Actor
+    modules: Mapping[str, nn.Module]
+    optimizers: Mapping[str, torch.optim.Optimizer]
+
+    def __init__(self, config: Any, task: Task) -> None: ...
+
+    @classmethod
+    def actor_for(cls, config: Any, task: Task) -> Actor:
+        """A fresh policy alone, without all that only learning needs: what a trained agent's weights are put into."""
+        ...
+
+    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
+        """Actions to explore with, one a row; `env_ids` says whose observations these are, None: everybody's."""
+        ...
+
+    def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
+        """Learn from a rollout; `progress` goes from 0 to 1 over the run. Returns metrics for the log."""
+        ...
+
+    def has_learned(self, steps: int) -> bool:
+        """Whether a run of so many environment steps must have taken a gradient step."""
+        ...
+
+    def extra_tensors(self) -> dict[str, Tensor]:
+        """What else a checkpoint must hold."""
+        ...
+
+    def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `extra_tensors` gave."""
+        ...
+
+
+class OnPolicyLearner(ABC, Generic[Config]):
+    """A `Learner` with an actor and a critic of its own each, which learns from its latest policy's rollout alone.
+
+    A subclass says what an update is: `update`, and the names of the metrics that gives: `metrics`.
+    """
+
+    off_policy = False
+    metrics: ClassVar[tuple[str, ...]]
+    """What `update` returns, by name."""
+
+    def __init__(self, config: Config, task: Task) -> None:
+        self.config = config
+        self.device = task.device
+        self.rollout_steps = config.rollout_steps
+        self.actor = self.actor_for(config, task)
+        self.critic = make_critic(task, layout_of(config))
+        self._policy = make_policy(self.actor, task, config.rollout_steps)
+        self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
+        self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, short_memory=True)
+        self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
+        self.optimizers: Mapping[str, torch.optim.Optimizer] = {
+            "actor": self.actor_optimizer,
+            "critic": self.critic_optimizer,
+        }
+
+    @classmethod
+    def actor_for(cls, config: Config, task: Task) -> Actor:
+        """The user's actor, or a perceptron as the configuration describes it."""
+        return make_actor(task, layout_of(config))
+
+    def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
+        """Actions drawn from the policy, one a row."""
+        return self._policy(observations)
+
+    def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
+        """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
+        config = self.config
+        if not rollout.transitions:  # all of it was dropped
+            return dict.fromkeys((*self.metrics, "learning_rate", "explained_variance"), math.nan)
+        remaining = 1 - progress if config.anneal else 1.0
+        set_learning_rate(self.actor_optimizer, config.actor_lr * remaining)
+        set_learning_rate(self.critic_optimizer, config.critic_lr * remaining)
+        scale, gamma, lam = config.reward_scale, config.gamma, config.gae_lambda
+        batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
+        metrics = self.update(batch, config.entropy_coef * remaining)
+        # Statistics move only now, so that the policy learns with the ones it acted with.
+        observe(self.actor, batch.observations)
+        observe(self.critic, batch.observations)
+        return {
+            **metrics,
+            "learning_rate": config.actor_lr * remaining,
+            "explained_variance": batch.explained_variance,
+        }
+
+    @abstractmethod
+    def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+        """Moves actor and critic by `gradient_step`; returns `metrics`."""
+
+    def has_learned(self, steps: int) -> bool:
+        """Every rollout is learnt from."""
+        return steps > 0
+
+    def extra_tensors(self) -> dict[str, Tensor]:
+        """Nothing: networks and optimisers are all there is."""
+        return {}
+
+    def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing to load."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The valid transitions of a rollout in one row, as tensors on the device.
+
+    Attributes:
+        observations: [n, ...].
+        actions: [n, ...].
+        advantages: float32[n].
+        returns: what the critic is to predict, float32[n].
+        explained_variance: how well it predicted them before.
+    """
+
+    observations: Tensors
+    actions: Tensor
+    advantages: Tensor
+    returns: Tensor
+    explained_variance: float
+
+    def __len__(self) -> int:
+        return len(self.advantages)
+
+    def at(self, rows: Tensor) -> Batch:
+        """Only the given rows, int64[m]."""
+        return Batch(
+            map_leaves(lambda leaf: leaf[rows], self.observations),
+            self.actions[rows],
+            self.advantages[rows],
+            self.returns[rows],
+            self.explained_variance,
+        )
+
+
+def make_batch(
+    rollout: Rollout, critic: Critic, device: torch.device, *, reward_scale: float, gamma: float, lam: float
+) -> Batch:
+    """Values, advantages and returns of a rollout; rows that are no transition are left out."""
+    values, next_values = values_along(rollout, critic, device)
+    _check(values, "value of a state")
+    _check(next_values, "value of a state")
+    rewards = rollout.rewards * reward_scale
+    advantages = gae(rewards, values, next_values, rollout.terminated, rollout.done, gamma, lam)
+    returns = advantages + values
+    _check(advantages, "advantage of an action")
+    _check(returns, "return of a state")
+    rows = np.flatnonzero(rollout.valid)
+    everything = len(rows) == rollout.valid.size
+
+    def picked(array: Array) -> Array:
+        return array if everything else array[rows]
+
+    return Batch(
+        to_tensors(map_leaves(picked, flattened(rollout.observations)), device),
+        torch.from_numpy(picked(rollout.actions.reshape(-1, *rollout.actions.shape[2:]))).to(device),
+        _float_tensor(picked(advantages.ravel()), device),
+        _float_tensor(picked(returns.ravel()), device),
+        explained_variance(picked(values.ravel()), picked(returns.ravel())),
+    )
+
+
+@torch.no_grad()
+def values_along(
+    rollout: Rollout, critic: Critic, device: torch.device
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """V(state) and V(next state) of every transition, float64[steps, num_envs] each.
+
+    The next state of an episode's last step is its final observation, whatever the autoreset mode put into the row
+    after it; that of the rollout's last step is where the fleet stood afterwards.
+    """
+    steps, num_envs = rollout.rewards.shape
+    everything = joined(flattened(rollout.observations), rollout.end.observations, rollout.final_observations)
+    all_values = critic(to_tensors(everything, device)).double().cpu().numpy()
+    along, finals = np.split(all_values, [(steps + 1) * num_envs])
+    along = along.reshape(steps + 1, num_envs)
+    next_values = along[1:].copy()
+    next_values[rollout.done] = finals
+    return along[:-1], next_values
+
+
+def critic_loss(critic: Critic, batch: Batch) -> Tensor:
+    """Half the mean squared error of the values."""
+    return 0.5 * functional.mse_loss(critic(batch.observations), batch.returns)
+
+
+def normalized(advantages: Tensor) -> Tensor:
+    """Mean 0 and variance 1; a single one, such as what is left over for the last minibatch, becomes 0."""
+    deviation = advantages.std(correction=min(1, len(advantages) - 1))
+    return (advantages - advantages.mean()) / (deviation + 1e-8)
+
+
+def gradient_step(
+    loss: Tensor, optimizer: torch.optim.Optimizer, max_grad_norm: float = 0.0, *, of: str = "network"
+) -> None:
+    """One step of the optimiser's own parameters, the gradient shortened to `max_grad_norm` (0: as it is).
+
+    A loss, or a gradient to be shortened, that is not finite is refused before anything has moved; `of` says whose it
+    is.
+    """
+    check_loss(loss, of)
+    parameters = optimizer.param_groups[0]["params"]
+    # Not backward(): that would work out, and leave behind, the gradients of other networks the loss depends on.
+    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+    if max_grad_norm > 0:
+        _shorten([gradient for gradient in gradients if gradient is not None], max_grad_norm, of)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    optimizer.step()
+
+
+def _shorten(gradients: list[Tensor], longest: float, of: str) -> None:
+    """What torch.nn.utils.clip_grad_norm_ does, without sorting by device first: a third of its time."""
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    check_gradient(norm, of)
+    torch._foreach_mul_(gradients, (longest / (norm + 1e-6)).clamp(max=1.0))
+
+
+def make_optimizer(module: nn.Module, rate: float, *, short_memory: bool = False) -> torch.optim.Optimizer:
+    """Adam over a network's parameters.
+
+    Adam divides by the size its gradients had over the last thousand steps. A policy that learns from its latest
+    rollout alone changes faster than that: after a quiet time a sudden large gradient is divided by what is long out of
+    date, and the step ruins the policy. With `short_memory` it looks back a hundred steps.
+    """
+    second = _SHORT_MEMORY if short_memory else 0.999
+    return torch.optim.Adam(module.parameters(), rate, betas=(0.9, second), fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """From now on."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def layout_of(config: TrainConfig) -> Layout:
+    """What networks of ours look like under a configuration."""
+    return Layout(config.hidden_sizes, config.activation, config.normalize_observations)
+
+
+def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:
+    """The user's actor, or a perceptron whose first policy is close to uniform; `squashed` keeps actions in bounds."""
+    distribution = distribution_for(task.action_space, squashed=squashed)
+    outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
+    body = task.networks.actor if task.networks else Perceptron(task.observation_space, outputs, layout, last_gain=0.01)
+    return Actor(body, distribution).to(task.device)
+
+
+def make_critic(task: Task, layout: Layout) -> Critic:
+    """The user's critic, or a perceptron with one output."""
+    body = task.networks.critic if task.networks else Perceptron(task.observation_space, 1, layout, last_gain=1.0)
+    return Critic(body).to(task.device)
+
+
+def make_policy(actor: Actor, task: Task, steps: int) -> Policy:
+    """A function that draws actions from the actor's policy; `steps` is how often it is called a rollout."""
+    if QuickPolicy.suits(actor, task.num_envs, task.device):
+        return QuickPolicy(actor, steps)
+
+    def act(observations: Observations) -> Array:
+        with torch.inference_mode():
+            actions: Array = actor.distribution.sample(actor(to_tensors(observations, task.device))).cpu().numpy()
+        return actions
+
+    return act
+
+
+def _check(numbers: npt.NDArray[np.float64], what: str) -> None:
+    """Refuse numbers of the critic's, [steps, num_envs], that float32 cannot hold."""
+    if not all_finite(numbers):
+        found = first_exceeding(numbers)
+        assert found is not None
+        env = found.place[1]
+        message = f"The {what} in environment {env}, as the critic sees it, is {found.value:g}."
+        raise NonFiniteError(message, quantity=what, env_index=env)
+
+
+def _float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+    return torch.from_numpy(array.astype(np.float32)).to(device)

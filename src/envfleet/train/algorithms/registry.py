@@ -1,0 +1,150 @@
+"""The table of algorithms: each one's configuration and class; and settings that suit an environment.
+
+To add an algorithm to envfleet, write its class in a file beside this one and its configuration in `config.py`, and add
+a line to `ALGORITHMS`. A program of your own keeps both where it likes and calls `register_algorithm`. Everything else
+reads the table: `train`, `resume`, `load_agent`, `preset` and the command line. It does not import torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+from envfleet.randomize import Distribution
+from envfleet.scenarios import parse_randomize
+from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from envfleet.train.algorithms.learner import Learner, Task
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A line of the table.
+
+    Attributes:
+        config: the configuration, by which the algorithm is asked for; its `algo` is the algorithm's name.
+        learner: the class, a `Learner`; or where it is, "module:Class", to be imported when it is needed.
+    """
+
+    config: type[TrainConfig]
+    learner: type[Learner] | str
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "a2c": Algorithm(A2CConfig, "envfleet.train.algorithms.a2c:A2C"),
+    "ppo": Algorithm(PPOConfig, "envfleet.train.algorithms.ppo:PPO"),
+    "sac": Algorithm(SACConfig, "envfleet.train.algorithms.sac:SAC"),
+}
+"""By name."""
+
+PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
+    {
+        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3}),
+        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000}),
+        # Short episodes that never end by themselves, and a reward at every step: nothing to look ahead for.
+        ("Pendulum-v1", "sac"): MappingProxyType(
+            {
+                "total_steps": 20_000,
+                "reward_scale": 1.0,
+                "learning_starts": 5_000,
+                "updates_per_step": 1.0,
+                "return_steps": 1,
+            }
+        ),
+    }
+)
+"""By environment and algorithm: the settings that differ from the algorithm's defaults, chosen for LunarLander-v3."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def register_algorithm(config: type[TrainConfig], learner: type[Learner]) -> None:
+    """Add an algorithm of your own: `train` takes its configuration, and the command line `--algo` with its name.
+
+    It is known to this process only. A program that resumes a run, or loads an agent, registers the algorithm first.
+
+    Args:
+        config: a frozen dataclass derived from TrainConfig, or for an OnPolicyLearner from A2CConfig or PPOConfig; its
+            class variable `algo` is the algorithm's name, and its docstring describes its fields for the command line.
+        learner: the class, with the methods of `Learner`; it is called with a configuration and a `Task`.
+    """
+    if not (isinstance(config, type) and issubclass(config, TrainConfig) and dataclasses.is_dataclass(config)):
+        raise TypeError(f"config must be a dataclass derived from TrainConfig, got {config!r}.")
+    name = getattr(config, "algo", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{config.__name__}.algo must be a name such as 'my_algorithm', got {name!r}.")
+    taken = ALGORITHMS[name].config if name in ALGORITHMS else config
+    # A class that was defined again, as in a notebook, takes its own place.
+    if (taken.__module__, taken.__qualname__) != (config.__module__, config.__qualname__):
+        raise ValueError(f"{name!r} is the name of {taken.__name__}; give {config.__name__} an `algo` of its own.")
+    ALGORITHMS[name] = Algorithm(config, learner)
+
+
+def config_class(algo: str) -> type[TrainConfig]:
+    """The configuration of the algorithm with that name."""
+    if not isinstance(algo, str) or algo not in ALGORITHMS:
+        raise ValueError(
+            f"algo must be one of {', '.join(ALGORITHMS)}, got {algo!r}; one of your own has to be registered first: "
+            "register_algorithm()."
+        )
+    return ALGORITHMS[algo].config
+
+
+def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
+    """What `config_to_dict` was given."""
+    config = config_class(algo)
+    known = {entry.name for entry in dataclasses.fields(config)}
+    unknown = sorted(plain.keys() - known)
+    if unknown:
+        raise ValueError(f"{config.__name__} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
+    values = dict(plain)
+    if "randomize" in plain:
+        values.setdefault("randomize_on", "make")  # as it was before there was a choice
+        values["randomize"] = _read_randomize(plain["randomize"])
+    if isinstance(plain.get("hidden_sizes"), list):
+        values["hidden_sizes"] = tuple(plain["hidden_sizes"])
+    return config(**values)
+
+
+def learner_class(config: TrainConfig) -> type[Learner]:
+    """The algorithm that `config` is for."""
+    entry = ALGORITHMS.get(getattr(config, "algo", ""))
+    if entry is None or not isinstance(config, entry.config):
+        raise TypeError(f"train() needs {_any_of_the_configs()}, got {config!r}.")
+    if not isinstance(entry.learner, str):
+        return entry.learner
+    module, _, name = entry.learner.partition(":")
+    return cast("type[Learner]", getattr(importlib.import_module(module), name))
+
+
+def make_learner(config: TrainConfig, task: Task) -> Learner:
+    """The algorithm that `config` is for, with fresh networks."""
+    return learner_class(config)(config, task)
+
+
+def preset(env_id: str, algo: str) -> TrainConfig:
+    """The configuration to start from: the algorithm's defaults, changed where the environment has a preset."""
+    return config_class(algo)(env_id, **preset_changes(env_id, algo))
+
+
+def preset_changes(env_id: str, algo: str) -> Mapping[str, Any]:
+    """What `preset` changes of the algorithm's defaults: values by name, mostly none."""
+    return PRESETS.get((env_id, algo), _NOTHING)
+
+
+def _read_randomize(plain: Any) -> dict[str, Distribution]:
+    if not isinstance(plain, Mapping) or not all(isinstance(text, str) for text in plain.values()):
+        example = '{"gravity": "uniform(-12, -8)"}'
+        raise ValueError(f"randomize must be an object of texts, such as {example}, got {plain!r}")
+    return parse_randomize([f"{name}={text}" for name, text in plain.items()])
+
+
+def _any_of_the_configs() -> str:
+    names = [entry.config.__name__ for entry in ALGORITHMS.values()]
+    *others, last = [f"{'an' if name[0] in 'AEIOU' else 'a'} {name}" for name in names]
+    return f"{', '.join(others)} or {last}"

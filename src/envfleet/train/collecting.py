@@ -1,0 +1,223 @@
+"""`collect`: the one loop that steps environments for training; and whole episodes, put together from its rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+
+from envfleet.train.observations import Array, Observations, allocate, copied, stacked, write_row
+from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
+
+Policy: TypeAlias = Callable[[Observations], Array]
+Rows: TypeAlias = npt.NDArray[np.intp]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Position:
+    """Where a fleet stands between two steps.
+
+    Attributes:
+        observations: what the environments show now, [num_envs, ...].
+        resetting: environments whose next step only resets them (NEXT_STEP autoreset), bool[num_envs].
+    """
+
+    observations: Observations
+    resetting: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """What happened in some steps of all environments; arrays are [steps, num_envs, ...].
+
+    Attributes:
+        observations: what the policy saw.
+        actions: what it did.
+        rewards: what came of it, float64.
+        terminated: the episode ended by itself, bool.
+        truncated: the episode was cut off, by a time limit for instance, bool.
+        valid: False for rows that are no transition, but the reset of an environment (NEXT_STEP autoreset): the
+            policy's action was ignored there, so that row must enter no loss and no statistic.
+        final_observations: the last observations of the episodes that ended, [k, ...], in the order of
+            `np.nonzero(rollout.done)`.
+        end: where the fleet stood afterwards; the next rollout starts there.
+        dropped: rows that were taken out because their episode is not to be learnt from (`valid` is False there too),
+            bool; None if there are none.
+    """
+
+    observations: Observations
+    actions: Array
+    rewards: npt.NDArray[np.float64]
+    terminated: BoolArray
+    truncated: BoolArray
+    valid: BoolArray
+    final_observations: Observations
+    end: Position
+    dropped: BoolArray | None = None
+
+    @property
+    def done(self) -> BoolArray:
+        """Where an episode ended, bool[steps, num_envs]."""
+        return self.terminated | self.truncated
+
+    @property
+    def transitions(self) -> int:
+        """The number of transitions: rows that are valid."""
+        return int(np.count_nonzero(self.valid))
+
+
+def begin(envs: AnyVectorEnv, seed: int | None = None) -> Position:
+    """Reset all environments: the position the first rollout starts from."""
+    observations, _ = envs.reset(seed=seed)
+    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_))
+
+
+def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> Rollout:
+    """Let `policy` act for `steps` steps in every environment.
+
+    Args:
+        envs: a vector environment with NEXT_STEP or SAME_STEP autoreset.
+        policy: from a batch of observations [num_envs, ...] to a batch of actions.
+        steps: how many, 1 or more.
+        start: `begin(envs)`, or the end of the rollout before.
+    """
+    same_step = _resets_in_same_step(envs)
+    record = _Record(envs, steps)
+    observations, resetting = start.observations, start.resetting
+    for step in range(steps):
+        write_row(record.observations, step, observations)
+        actions = policy(observations)
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
+        record.write(step, actions, rewards, terminated, truncated, resetting)
+        done = terminated | truncated
+        if done.any():
+            ended = np.flatnonzero(done)
+            record.finals.extend(infos["final_obs"][ended] if same_step else _rows(observations, ended))
+        if not same_step:
+            resetting = done
+    return record.rollout(Position(copied(observations), resetting))
+
+
+class _Record:
+    """The arrays a rollout is written into."""
+
+    def __init__(self, envs: AnyVectorEnv, steps: int) -> None:
+        shape = (steps, envs.num_envs)
+        self._space = envs.single_observation_space
+        self.observations = allocate(self._space, shape)
+        self._actions: Array | None = None
+        self._rewards = np.zeros(shape)
+        self._terminated, self._truncated, self._valid = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
+        self.finals: list[Any] = []
+
+    def write(
+        self,
+        step: int,
+        actions: Array,
+        rewards: Array,
+        terminated: BoolArray,
+        truncated: BoolArray,
+        resetting: BoolArray,
+    ) -> None:
+        """Note one step of all environments."""
+        if self._actions is None:
+            # Kept as the policy gave them: it will be asked about exactly these numbers again.
+            self._actions = np.zeros((len(self._rewards), *actions.shape), dtype=actions.dtype)
+        self._actions[step] = actions
+        self._rewards[step] = rewards
+        self._terminated[step] = terminated
+        self._truncated[step] = truncated
+        self._valid[step] = ~resetting
+
+    def rollout(self, end: Position) -> Rollout:
+        """The finished record."""
+        assert self._actions is not None, "a rollout has at least one step"
+        return Rollout(
+            self.observations,
+            self._actions,
+            self._rewards,
+            self._terminated,
+            self._truncated,
+            self._valid,
+            stacked(self._space, self.finals),
+            end,
+        )
+
+
+def _resets_in_same_step(envs: AnyVectorEnv) -> bool:
+    mode = autoreset_mode(envs)
+    if mode is AutoresetMode.DISABLED:
+        raise ValueError(
+            "collect() needs environments that reset themselves, got autoreset_mode DISABLED; "
+            "make them with AutoresetMode.SAME_STEP or AutoresetMode.NEXT_STEP."
+        )
+    return mode is AutoresetMode.SAME_STEP
+
+
+def _rows(observations: Any, indices: npt.NDArray[np.intp]) -> list[Any]:
+    if isinstance(observations, dict):
+        columns = {key: _rows(leaf, indices) for key, leaf in observations.items()}
+        return [{key: column[k] for key, column in columns.items()} for k in range(len(indices))]
+    return list(observations[indices])
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One finished episode: the undiscounted sum of its rewards, and its steps."""
+
+    episode_return: float
+    length: int
+
+
+class EpisodeTracker:
+    """Adds up rewards per environment until episodes end.
+
+    It works on rollouts and not step by step, so that statistics cost nothing while environments wait.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, dtype=np.int64)
+
+    def restart(self) -> None:
+        """Forget the episodes under way: all environments were reset."""
+        self._returns[:] = 0
+        self._lengths[:] = 0
+
+    def finished(self, rollout: Rollout, checked: Rollout | None = None) -> list[Episode]:
+        """The episodes that ended in `rollout`, in the order in which they ended.
+
+        Args:
+            rollout: as it was collected.
+            checked: the same without episodes that are not to count, if there are any.
+        """
+        counted = rollout if checked is None else checked
+        returns = np.cumsum(np.where(counted.valid, counted.rewards, 0.0), axis=0)
+        lengths = np.cumsum(counted.valid, axis=0)
+        episodes = []
+        for step, env in zip(*np.nonzero(rollout.done), strict=True):
+            if counted.done[step, env]:
+                episodes.append(
+                    Episode(
+                        float(self._returns[env] + returns[step, env]), int(self._lengths[env] + lengths[step, env])
+                    )
+                )
+            self._returns[env] = -returns[step, env]
+            self._lengths[env] = -lengths[step, env]
+        self._returns += returns[-1]
+        self._lengths += lengths[-1]
+        return episodes
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to go on, as plain numbers."""
+        return {"returns": self._returns.tolist(), "lengths": self._lengths.tolist()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state()` gave."""
+        self._returns[:] = state["returns"]
+        self._lengths[:] = state["lengths"]

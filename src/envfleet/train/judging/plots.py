@@ -1,0 +1,269 @@
+"""Pictures of training and evaluation, drawn for print.
+
+Drawing leaves matplotlib as it was: no window is opened, no pyplot figure made, and one's own style neither
+matters nor changes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, final
+
+import numpy as np
+
+from envfleet.train.judging.curves import (
+    FloatArray,
+    Group,
+    Run,
+    band,
+    group_runs,
+    in_common,
+    load_run,
+    smoothed,
+    window_rows,
+)
+from envfleet.train.judging.figures import (
+    COLOURS,
+    COLUMNS,
+    DASHES,
+    GREY,
+    check_format,
+    literal,
+    saved_figure,
+    thousands,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CURVES_FILE = "curves.png"
+"""What `plot_runs` writes unless told otherwise."""
+
+
+@final
+@dataclass(frozen=True)
+class _Panel:
+    column: str
+    label: str
+    from_zero: bool = False
+    may_be_log: bool = False
+
+
+_PANELS = (
+    _Panel("episode_return", "episode return"),
+    _Panel("episode_length", "episode length (steps)"),
+    _Panel("critic_loss", "critic loss", may_be_log=True),
+    _Panel("actor_loss", "actor loss"),
+    _Panel("entropy", "policy entropy (nats)"),
+    _Panel("steps_per_second", "speed (steps/s)", from_zero=True),
+)
+
+
+@final
+class ScenarioRow(TypedDict):
+    """One row of `plot_scenarios`: the returns of an agent where `parameter` has the given value."""
+
+    parameter: str
+    value: float
+    mean_return: float
+    interval_low: float
+    interval_high: float
+    min_return: float
+    max_return: float
+
+
+def plot_runs(
+    run_dirs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    smoothing: float = 0.02,
+) -> Path:
+    """Draws the learning curves of one or several runs over environment steps.
+
+    Six panels: episode return, episode length, critic loss, actor loss, entropy and speed; those of which the
+    runs have no figures are left out. One run is drawn as its values, faint, and their moving average. Of
+    several, those with equal config.json but for the seed are one curve, the mean, with a band from the lowest
+    to the highest; the legend says what sets the curves apart.
+
+    Args:
+        run_dirs: Folders of runs.
+        path: Where to: .png, or .pdf and .svg for print. By default curves.png, in the folder of the only run, in
+            the working directory for several.
+        smoothing: The moving average's window, as a share of the longest run; 0 for none.
+
+    Returns:
+        The path written to.
+    """
+    given = [run_dirs] if isinstance(run_dirs, (str, os.PathLike)) else run_dirs
+    folders = list({Path(folder).resolve(): Path(folder) for folder in given}.values())
+    if not folders:
+        raise ValueError("plot_runs needs at least one run's folder, got none.")
+    if not 0 <= smoothing <= 1:
+        raise ValueError(f"smoothing is a share of the run, from 0 to 1, got {smoothing!r}.")
+    target = Path(path or (folders[0] / CURVES_FILE if len(folders) == 1 else CURVES_FILE))
+    check_format(target)
+    runs = [load_run(folder) for folder in folders]
+    panels = [panel for panel in _PANELS if any(_has(run, panel.column) for run in runs)]
+    if not panels:
+        names = ", ".join(panel.column for panel in _PANELS)
+        raise ValueError(f"nothing to draw: the metrics.csv of {folders[0]} has values in none of {names}.")
+    window = smoothing * max(run.metrics["step"][-1] for run in runs)
+    with saved_figure(target, len(panels)) as (figure, axes):
+        _draw_runs(figure, dict(zip(panels, axes, strict=True)), runs, window)
+    return target
+
+
+def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -> Path:
+    """Draws how an agent's return depends on its environment's parameters, one panel a parameter.
+
+    Args:
+        table: A row a scenario: the parameter's name and value, the mean return, its 95 % interval, and the
+            lowest and highest return of an episode.
+        path: Where to: .png, or .pdf and .svg for print.
+
+    Returns:
+        The path written to.
+    """
+    target = Path(path)
+    check_format(target)
+    if not table:
+        raise ValueError("plot_scenarios needs at least one scenario, got none.")
+    for index, row in enumerate(table):
+        missing = sorted(ScenarioRow.__required_keys__ - row.keys())
+        if missing:
+            raise ValueError(f"row {index} of the scenarios lacks {', '.join(missing)}; it has {', '.join(row)}.")
+    parameters = list(dict.fromkeys(row["parameter"] for row in table))
+    with saved_figure(target, len(parameters), sharey=True) as (figure, axes):
+        for parameter, axis in zip(parameters, axes, strict=True):
+            rows = sorted((row for row in table if row["parameter"] == parameter), key=lambda row: row["value"])
+            _draw_scenarios(axis, parameter, rows)
+        for axis in axes[::COLUMNS]:
+            axis.set_ylabel("episode return")
+        handles, labels = axes[0].get_legend_handles_labels()
+        # The means come first, though matplotlib lists error bars last.
+        figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2)
+    return target
+
+
+def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run], window: float) -> None:
+    groups = group_runs(runs)
+    for panel, axis in axes.items():
+        if len(runs) == 1:
+            drawn = [_draw_run(axis, runs[0], panel.column, window)]
+        else:
+            drawn = [_draw_group(axis, index, group, panel.column, window) for index, group in enumerate(groups)]
+        _finish(axis, panel, np.concatenate(drawn))
+    end = max(1.0, *(run.metrics["step"][-1] for run in runs))
+    for axis in axes.values():
+        axis.set_xlim(0, end)
+        axis.locator_params(axis="x", nbins=6)
+        axis.xaxis.set_major_formatter(thousands(end))
+    for axis in list(axes.values())[-COLUMNS:]:
+        axis.set_xlabel("environment steps")
+    figure.align_ylabels()
+    _legend(figure, next(iter(axes.values())), groups)
+    figure.supxlabel(_caption(groups, window), fontsize=7, color=GREY)
+
+
+def _draw_run(axis: Axes, run: Run, column: str, window: float) -> FloatArray:
+    """Draws values and average; returns the values that the vertical axis should show."""
+    steps, values = run.metrics["step"], run.metrics[column]
+    known = np.isfinite(values)
+    steps, values, average = steps[known], values[known], smoothed(run, column, window)[known]
+    axis.plot(steps, values, color=COLOURS[0], alpha=0.25, linewidth=0.6)
+    axis.plot(steps, average, color=COLOURS[0])
+    _mark_if_single(axis, steps, average, COLOURS[0])
+    # A few wild values must not press the rest of the curve into a line; they leave the panel visibly.
+    return np.concatenate([average, np.percentile(values, [1, 99])])
+
+
+def _draw_group(axis: Axes, index: int, group: Group, column: str, window: float) -> FloatArray:
+    curve = band(group, column, window)
+    colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
+    if curve is None:
+        # Keeps the group in the legend, though this panel has nothing of it.
+        axis.plot([], [], color=colour, linestyle=dash)
+        return np.empty(0)
+    axis.plot(curve.steps, curve.mean, color=colour, linestyle=dash)
+    _mark_if_single(axis, curve.steps, curve.mean, colour)
+    if len(group.runs) > 1:
+        axis.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    return np.concatenate([curve.low, curve.high])
+
+
+def _mark_if_single(axis: Axes, steps: FloatArray, values: FloatArray, colour: str) -> None:
+    # A line through one point is no line; it may lie on the panel's edge, where it would be cut in half.
+    if len(steps) == 1:
+        axis.scatter(steps, values, s=9, color=colour, clip_on=False, zorder=3)
+
+
+def _finish(axis: Axes, panel: _Panel, shown: FloatArray) -> None:
+    axis.set_ylabel(panel.label)
+    low, high = float(shown.min()), float(shown.max())
+    if panel.may_be_log and low > 0 and high / low > 100:
+        axis.set_yscale("log")
+        axis.set_ylim(low / 1.3, high * 1.3)
+        return
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    axis.set_ylim(0 if panel.from_zero else low - margin, high + margin)
+    if high >= 10_000:
+        axis.yaxis.set_major_formatter(thousands(high))
+
+
+def _legend(figure: Figure, axis: Axes, groups: Sequence[Group]) -> None:
+    runs = [run for group in groups for run in group.runs]
+    if len(groups) == 1:
+        number = f", {groups[0].count}" if len(runs) > 1 else f", seed {runs[0].seed}" if runs[0].seed else ""
+        figure.suptitle(literal(groups[0].label + number))
+        return
+    algo, env = in_common(runs, "algo"), in_common(runs, "env_id")
+    labels = [literal(f"{group.label} ({group.count})") for group in groups]
+    columns = max(1, min(len(labels), 110 // max(map(len, labels))))
+    figure.legend(
+        [axis.get_lines()[index] for index in range(len(groups))],
+        labels,
+        title=" on ".join(filter(None, (algo and algo.upper(), env))) or None,
+        loc="outside upper center",
+        ncols=columns,
+    )
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.17 * math.ceil(len(labels) / columns))
+
+
+def _caption(groups: Sequence[Group], window: float) -> str:
+    runs = [run for group in groups for run in group.runs]
+    averaged = any(window_rows(run, window) > 1 for run in runs)
+    rounded = float(f"{window:.2g}")
+    average = f"moving average over {thousands(rounded)(rounded, 0)} steps" if averaged else "values as logged"
+    if len(runs) == 1:
+        return f"Faint: values as logged. Bold: {average}." if averaged else "Values as logged."
+    if len(groups) == len(runs):
+        return f"Lines: {average}."
+    text = f"Line: mean over seeds of the {average}. Band: lowest to highest seed."
+    ends = [{run.metrics["step"][-1] for run in group.runs} for group in groups]
+    return text if all(len(end) == 1 for end in ends) else f"{text} Runs that ended early count up to their end."
+
+
+def _draw_scenarios(axis: Axes, parameter: str, rows: Sequence[ScenarioRow]) -> None:
+    def column(name: str) -> FloatArray:
+        return np.array([row[name] for row in rows], np.float64)  # type: ignore[literal-required]
+
+    values, means = column("value"), column("mean_return")
+    # Rounding may put an empty interval's end on the wrong side of the mean, which matplotlib refuses.
+    spread = np.maximum([means - column("interval_low"), column("interval_high") - means], 0.0)
+    axis.plot(values, means, color=COLOURS[0], alpha=0.35, linewidth=0.8)
+    interval = "mean and its 95 % interval"
+    axis.errorbar(values, means, spread, fmt="o", color=COLOURS[0], markersize=3.5, capsize=2, label=interval)
+    axis.plot(values, column("min_return"), "_", color=COLOURS[0], alpha=0.45, label="lowest and highest episode")
+    axis.plot(values, column("max_return"), "_", color=COLOURS[0], alpha=0.45)
+    axis.locator_params(axis="x", nbins=6)
+    axis.set_xlabel(literal(parameter))
+
+
+def _has(run: Run, column: str) -> bool:
+    return column in run.metrics and bool(np.isfinite(run.metrics[column]).any())

@@ -1,0 +1,156 @@
+"""Actors and critics: an encoder for the observation space, then a small multilayer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+
+from envfleet.train.networks.distributions import ActionDistribution
+from envfleet.train.networks.encoders import encoder, orthogonal
+from envfleet.train.observations import Tensors
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a network of ours looks like between its encoder and its outputs.
+
+    Attributes:
+        hidden: the width of each hidden layer.
+        activation: a key of `ACTIVATIONS`.
+        normalize: whether vectors are normalised by running statistics first.
+    """
+
+    hidden: tuple[int, ...]
+    activation: str
+    normalize: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """Your own networks for `train(config, networks=...)`.
+
+    Attributes:
+        actor: from a batch of observations (a tensor [batch, ...] in the space's dtype, or a dict of them) to the
+            numbers the action distribution needs, [batch, n]: one a choice for discrete actions, the means for Box with
+            A2C and PPO (their deviations are learnt beside it), means and log deviations (2n) for SAC.
+        critic: from observations to values [batch] or [batch, 1]. For SAC it is called with observations and actions
+            [batch, n] and gives two estimates, [batch, 2].
+    """
+
+    actor: nn.Module
+    critic: nn.Module
+
+
+class Perceptron(nn.Module):
+    """An encoder and fully connected layers, orthogonally initialised; the last layer with its own gain."""
+
+    def __init__(self, space: Space[Any], outputs: int, layout: Layout, last_gain: float) -> None:
+        super().__init__()
+        self.encoder = encoder(space, normalize=layout.normalize)
+        sizes = [self.encoder.features, *layout.hidden]
+        layers: list[nn.Module] = []
+        for inputs, width in pairwise(sizes):
+            layers += [orthogonal(nn.Linear(inputs, width)), ACTIVATIONS[layout.activation]()]
+        self.layers = nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], outputs), last_gain))
+
+    def forward(self, observations: Tensors) -> Tensor:
+        """Outputs [batch, outputs]."""
+        outputs: Tensor = self.layers(self.encoder(observations))
+        return outputs
+
+
+class Actor(nn.Module):
+    """From observations to the outputs an action distribution needs.
+
+    Args:
+        body: from observations to [batch, n].
+        distribution: what the outputs are for. For DiagonalNormal the body gives the means, and the log deviations
+            are parameters that do not depend on the observation.
+        initial_log_std: where those start.
+    """
+
+    def __init__(self, body: nn.Module, distribution: ActionDistribution, initial_log_std: float = 0.0) -> None:
+        super().__init__()
+        self.body = body
+        self.distribution = distribution
+        self._body_outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
+        std = torch.full((self._body_outputs,), initial_log_std)
+        self.log_std = nn.Parameter(std) if distribution.learns_std else None
+
+    def forward(self, observations: Tensors) -> Tensor:
+        """Outputs [batch, distribution.outputs]."""
+        outputs: Tensor = self.body(observations)
+        if outputs.ndim != 2 or outputs.shape[1] != self._body_outputs:
+            raise ValueError(
+                f"The actor must give [batch, {self._body_outputs}] for these actions, got {list(outputs.shape)}."
+            )
+        if self.log_std is None:
+            return outputs
+        return torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
+
+
+class Critic(nn.Module):
+    """From observations to one value each.
+
+    Args:
+        body: from observations to [batch] or [batch, 1].
+    """
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, observations: Tensors) -> Tensor:
+        """Values [batch]."""
+        values: Tensor = self.body(observations)
+        if values.ndim != 1 and values.shape[1:] != (1,):
+            raise ValueError(f"The critic must give [batch] or [batch, 1], got {list(values.shape)}.")
+        return values.flatten()
+
+
+class TwinCritic(nn.Module):
+    """Two estimates of the value of observations and actions: one encoder, two perceptrons side by side."""
+
+    def __init__(self, space: Space[Any], action_size: int, layout: Layout) -> None:
+        super().__init__()
+        self.encoder = encoder(space, normalize=layout.normalize)
+        sizes = [self.encoder.features + action_size, *layout.hidden]
+        layers: list[nn.Module] = []
+        for inputs, width in pairwise(sizes):
+            layers += [PairLinear(inputs, width), ACTIVATIONS[layout.activation]()]
+        self.layers = nn.Sequential(*layers, PairLinear(sizes[-1], 1))
+
+    def forward(self, observations: Tensors, actions: Tensor) -> Tensor:
+        """Values [batch, 2] of observations and actions [batch, action_size]."""
+        inputs = torch.cat([self.encoder(observations), actions], -1)
+        values: Tensor = self.layers(inputs.expand(2, *inputs.shape))
+        return values.squeeze(-1).T
+
+
+class PairLinear(nn.Module):
+    """Two linear layers applied to two batches [2, batch, n] in one multiplication."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = inputs**-0.5
+        self.weight = nn.Parameter(torch.empty(2, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(2, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """[2, batch, outputs]."""
+        return torch.baddbmm(self.bias, values, self.weight)
+
+
+def observe(module: nn.Module, observations: Tensors) -> None:
+    """Count a batch in the running statistics of our own encoders inside `module`."""
+    for part in module.modules():
+        if isinstance(part, (Perceptron, TwinCritic)):
+            part.encoder.observe(observations)

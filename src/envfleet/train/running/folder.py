@@ -1,0 +1,177 @@
+"""A run's folder: what lies where in it, its configuration and its weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+from envfleet.errors import DamagedRunError, NonFiniteError
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.registry import config_from_dict
+from envfleet.train.atomic_files import remove_partials, replacing
+from envfleet.train.config import TrainConfig, config_to_dict
+from envfleet.train.running.locking import locked
+from envfleet.train.running.trust import AllowImport, check_allowed, modules_named, remember
+from envfleet.train.running.weights import save_tensors
+
+AnyPath: TypeAlias = "str | os.PathLike[str]"
+_FORMAT = 1
+
+
+@final
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of a run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """What the run was told."""
+        return self.path / "config.json"
+
+    @property
+    def metrics(self) -> Path:
+        """One row a log interval."""
+        return self.path / "metrics.csv"
+
+    @property
+    def actor(self) -> Path:
+        """The policy's weights."""
+        return self.path / "actor.safetensors"
+
+    @property
+    def critic(self) -> Path:
+        """The value function's weights."""
+        return self.path / "critic.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Everything needed to go on."""
+        return self.path / "checkpoint" / "latest.safetensors"
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds a run already."""
+        if self.config.exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run; go on with it (envfleet train --resume {self.path}, or "
+                f"envfleet.train.resume({str(self.path)!r})) or choose another folder."
+            )
+        if self.metrics.exists():
+            raise FileExistsError(
+                f"{self.metrics} holds an earlier run's metrics, which a new run would overwrite; train elsewhere."
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else trains here until the block ends; what killed runs left half-written is removed."""
+        with locked(self.path):
+            remove_partials(self.path, {path.name for path in (self.config, self.metrics, self.actor, self.critic)})
+            if self.checkpoint.parent.is_dir():
+                remove_partials(self.checkpoint.parent, {self.checkpoint.name}, private=True)
+            yield
+
+    def create(self, config: TrainConfig, *, custom_networks: bool) -> None:
+        """Begin a run here; a folder that holds one already is refused.
+
+        This is the last thing a beginning run writes: a folder with a configuration can be resumed, one without can be
+        begun again.
+        """
+        self.check_free()
+        content = {
+            "format": _FORMAT,
+            "envfleet": version("envfleet"),
+            "algo": config.algo,
+            "custom_networks": custom_networks,
+            "config": config_to_dict(config),
+        }
+        text = json.dumps(content, indent=2) + "\n"
+        if modules_named(config):
+            remember(self.path, text.encode())
+        with replacing(self.config) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def read_config(self) -> tuple[TrainConfig, bool]:
+        """The run's configuration, and whether its networks were the user's own."""
+        config, custom_networks, _ = self._read_config()
+        return config, custom_networks
+
+    def read_allowed_config(self, allow_import: AllowImport) -> tuple[TrainConfig, bool]:
+        """The same, of a run whose environments may be made: one that names modules must be trusted or allowed."""
+        config, custom_networks, content = self._read_config()
+        check_allowed(self.path, content, config, allow_import)
+        return config, custom_networks
+
+    def trust(self, allowed: AllowImport) -> None:
+        """Remember that the user trusts this run, which names no other modules than those that were allowed."""
+        config, _, content = self._read_config()
+        check_allowed(self.path, content, config, allowed)
+        remember(self.path, content)
+
+    def save_weights(self, learner: Learner) -> None:
+        """Write actor and critic, each to a file of its own."""
+        for name, path in (("actor", self.actor), ("critic", self.critic)):
+            save_tensors(path, f"{name} weights", learner.modules[name].state_dict(), {})
+
+    def _read_config(self) -> tuple[TrainConfig, bool, bytes]:
+        raw = self._read_bytes()
+        content = self._parsed(raw)
+        if content.get("format") != _FORMAT:
+            raise DamagedRunError(
+                f"{self.config} has format {content.get('format')!r}, this envfleet reads format {_FORMAT}; "
+                f"it was written by envfleet {content.get('envfleet', 'of unknown version')}."
+            )
+        missing = sorted({"algo", "config", "custom_networks"} - content.keys())
+        if missing or not isinstance(content["config"], dict) or "env_id" not in content["config"]:
+            raise self._damage(f"it lacks {', '.join(missing) or 'an env_id in its config'}")
+        if not isinstance(content["custom_networks"], bool):
+            raise self._damage(f"custom_networks must be true or false, got {content['custom_networks']!r}")
+        try:
+            config = config_from_dict(content["algo"], content["config"])
+        except (ValueError, TypeError) as error:
+            raise self._damage(str(error).rstrip(".")) from error
+        return config, content["custom_networks"], raw
+
+    def _read_bytes(self) -> bytes:
+        try:
+            return self.config.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            pass
+        if self.checkpoint.is_file() and not self.metrics.exists():
+            raise FileNotFoundError(
+                f"{self.path} has no config.json: the run was ended before it had begun, and nothing is lost. Start it "
+                "again as you did, in the same folder."
+            )
+        raise FileNotFoundError(
+            f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."
+        )
+
+    def _parsed(self, raw: bytes) -> dict[str, Any]:
+        try:
+            content = json.loads(raw.decode())
+        except (ValueError, RecursionError) as error:
+            raise self._damage(str(error)) from error
+        if not isinstance(content, dict):
+            raise self._damage(f"expected an object, got {type(content).__name__}")
+        return content
+
+    def _damage(self, what: str) -> DamagedRunError:
+        return DamagedRunError(f"{self.config} is damaged: {what}. Correct it, or restore it from a copy.")
+
+
+@contextmanager
+def naming_what_is_kept(folder: RunFolder) -> Iterator[None]:
+    """Add to the error of a run that met a number that is not finite which checkpoint it can be resumed from."""
+    try:
+        yield
+    except NonFiniteError as error:
+        kept = f"The checkpoint from before it is kept: envfleet.train.resume({str(folder.path)!r}) goes on from there."
+        none = f"{folder.path} has no checkpoint yet."
+        error.args = (f"{error} {kept if folder.checkpoint.is_file() else none}",)
+        raise

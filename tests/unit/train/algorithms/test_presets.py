@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import dataclasses
+
+import gymnasium
+import pytest
+
+from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset, preset_changes
+from envfleet.train.config import A2CConfig
+
+
+@pytest.mark.parametrize(("env_id", "algo"), PRESETS)
+def test_a_preset_changes_what_it_says_and_nothing_else(env_id: str, algo: str) -> None:
+    changes = preset_changes(env_id, algo)
+    defaults = config_class(algo)(env_id)
+    assert changes
+    assert preset(env_id, algo) == dataclasses.replace(defaults, **changes)
+    assert all(getattr(defaults, name) != value for name, value in changes.items()), "a change that changes nothing"
+
+
+@pytest.mark.parametrize(("env_id", "algo"), PRESETS)
+def test_presets_are_for_environments_that_exist(env_id: str, algo: str) -> None:
+    assert env_id in gymnasium.registry
+
+
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
+def test_an_environment_without_a_preset_has_the_defaults(algo: str) -> None:
+    assert preset("MountainCar-v0", algo) == config_class(algo)("MountainCar-v0")
+    assert preset_changes("MountainCar-v0", algo) == {}
+
+
+def test_the_defaults_are_for_the_lunar_lander() -> None:
+    assert preset("LunarLander-v3", "a2c") == A2CConfig("LunarLander-v3")
+
+
+def test_an_unknown_algorithm_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="algo must be one of a2c, ppo, sac, got 'dqn'"):
+        preset("CartPole-v1", "dqn")
+
+
+def test_the_table_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        PRESETS["X-v0", "a2c"] = {}  # type: ignore[index]
+    with pytest.raises(TypeError):
+        preset_changes("X-v0", "a2c")["seed"] = 3  # type: ignore[index]

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from players import Coin, Player, trained_run, zeros
+
+from envfleet import uniform
+from envfleet.train.judging.evaluation import evaluate
+from envfleet.train.judging.showcase import showcase
+from envfleet.train.judging.video import Exposures, picture_of
+
+imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+image = pytest.importorskip("matplotlib.image")
+
+
+def frames_and_seconds(path: Path) -> tuple[int, float]:
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(path))
+    return frames, seconds
+
+
+def test_a_video_and_a_still_of_the_episodes(tmp_path: Path) -> None:
+    result = showcase(Player(), episodes=6, seed=0, path=tmp_path / "new" / "watch.mp4")
+    assert (result.path, result.still) == (tmp_path / "new" / "watch.mp4", tmp_path / "new" / "watch.png")
+    assert set(result.lengths) == {1, 40}
+    frames, seconds = frames_and_seconds(result.path)
+    assert frames == sum(result.lengths) + 6  # a step's result each, and what an episode began with
+    assert seconds == pytest.approx(frames / 20, rel=0.05)
+    still = image.imread(result.still)
+    assert still.shape[:2] == (24, 60)
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["watch.mp4", "watch.png"]
+
+
+def test_the_episodes_are_the_first_ones_of_an_evaluation(tmp_path: Path) -> None:
+    player = Player(short=2.0, long=5.0)
+    shown = showcase(player, episodes=5, seed=9, path=tmp_path / "a.mp4")
+    evaluated = evaluate(player, episodes=5, num_envs=5, seed=9)
+    assert (shown.returns, shown.lengths) == (evaluated.returns, evaluated.lengths)
+    randomize = {"long": uniform(1, 9), "short": uniform(1, 9)}
+    shown = showcase(player, episodes=4, seed=9, path=tmp_path / "b.mp4", randomize=randomize)
+    evaluated = evaluate(player, episodes=4, seed=9, randomize=randomize)
+    assert (shown.returns, shown.lengths) == (evaluated.returns, evaluated.lengths)
+    assert len(set(shown.returns)) == 4
+
+
+def test_drawn_actions_follow_the_seed(tmp_path: Path) -> None:
+    one, same, other = (
+        showcase(Player(), episodes=4, seed=seed, path=tmp_path / "a.mp4", deterministic=False) for seed in (1, 1, 3)
+    )
+    assert one.returns == same.returns != other.returns
+
+
+def test_the_still_shows_the_best_episode(tmp_path: Path) -> None:
+    """The square's row tells a long episode from a short one."""
+    for better, row, other_row in (("long", 12, 4), ("short", 4, 12)):
+        player = Player(**{"short": 0.0, "long": 0.0, better: 3.0})
+        still = image.imread(showcase(player, episodes=6, path=tmp_path / f"{better}.mp4").still)[..., :3]
+        assert still[row : row + 4].max() == 1.0
+        assert still[other_row : other_row + 4].max() < 0.2
+
+
+def test_a_run_keeps_its_showcase_in_its_folder(tmp_path: Path) -> None:
+    run = trained_run(tmp_path / "run")
+    result = showcase(run, episodes=2)
+    assert (result.path, result.still) == (run / "showcase.mp4", run / "showcase.png")
+    assert result.path.is_file()
+    assert result.still.is_file()
+    elsewhere = showcase(str(run), episodes=2, path=tmp_path / "b.mp4")
+    assert elsewhere.path == tmp_path / "b.mp4"
+    assert elsewhere.returns == result.returns
+
+
+def test_arguments_reach_the_environment(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    def policy(observations: Any) -> Any:
+        assert observations.shape == (1, 3)
+        seen.append(float(observations[0, 2]))
+        return zeros(observations)
+
+    player = Player(policy=policy, gravity=-5.0)
+    showcase(player, episodes=2, path=tmp_path / "a.mp4")
+    showcase(player, episodes=2, path=tmp_path / "a.mp4", env_kwargs={"gravity": -3.0})
+    assert set(seen) == {-5.0, -3.0}
+
+
+def test_dict_observations_come_as_a_batch_of_one(tmp_path: Path) -> None:
+    def policy(observations: Any) -> Any:
+        assert observations["room"].shape == (1,)
+        assert observations["where"].shape == (1, 2)
+        assert observations["where"].dtype == np.float32
+        return np.full((1, 1), 0.5, np.float32)
+
+    result = showcase(Player("players/Noted-v0", policy), episodes=2, path=tmp_path / "a.mp4")
+    assert (result.returns, result.lengths) == ((1.5, 1.5), (3, 3))
+
+
+def test_an_endless_episode_is_cut_off(tmp_path: Path) -> None:
+    assert showcase(Player("players/Endless-v0"), episodes=1, path=tmp_path / "a.mp4", max_steps=7).lengths == (7,)
+
+
+def test_the_environment_is_closed_whatever_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Any] = []
+    monkeypatch.setattr(Coin, "close", lambda self: closed.append(self))
+    showcase(Player(), episodes=2, path=tmp_path / "a.mp4")
+    assert len(closed) == 1
+
+    def failing(observations: Any) -> Any:
+        raise ArithmeticError("out of ideas")
+
+    with pytest.raises(ArithmeticError):
+        showcase(Player(policy=failing), episodes=2, path=tmp_path / "b.mp4")
+    assert len(closed) == 2
+    assert [path.name for path in tmp_path.iterdir() if path.stem != "a"] == []
+
+
+def test_an_environment_without_pictures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r'players/Unpainted-v0 cannot be filmed: it does not offer render_mode="rgb_array"'
+    ):
+        showcase(Player("players/Unpainted-v0"), path=tmp_path / "a.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_ignores_the_render_mode_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Coin, "metadata", {"render_modes": ["human"]})
+    with pytest.raises(ValueError, match="cannot be filmed"):
+        showcase(Player(), path=tmp_path / "a.mp4")
+
+
+def test_a_failing_renderer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def render(self: Any) -> Any:
+        raise OSError("no screen")
+
+    monkeypatch.setattr(Coin, "render", render)
+    with pytest.raises(RuntimeError, match=r"players/Coin-v0 could not be drawn: OSError: no screen\."):
+        showcase(Player(), path=tmp_path / "a.mp4")
+
+
+def test_an_environments_own_refusal_is_not_covered_up(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="must be greater than -12"):
+        showcase(Player(), path=tmp_path / "a.mp4", env_kwargs={"gravity": -12})
+
+
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r'no folder to put its video in: give path="somewhere\.mp4"'):
+        showcase(Player())
+    with pytest.raises(ValueError, match=r"must end in \.mp4"):
+        showcase(Player(), path=tmp_path / "a.gif")
+    with pytest.raises(ValueError, match="episodes must be 1 or more"):
+        showcase(Player(), path=tmp_path / "a.mp4", episodes=0)
+    with pytest.raises(ValueError, match="seed must be 0 or more"):
+        showcase(Player(), path=tmp_path / "a.mp4", seed=-1)
+    player = Player()
+    player.action_space = gym.spaces.Discrete(9)
+    with pytest.raises(ValueError, match="it cannot play"):
+        showcase(player, path=tmp_path / "a.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- stills -----------------------------------------------------------------------------------------------
+
+
+def frame(left: int, ground: int = 0) -> Any:
+    picture = np.full((40, 200, 3), ground, np.uint8)
+    picture[10:20, left : left + 6] = 250
+    return picture
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 18, 19, 20, 37, 38, 100, 1234])
+def test_exposures_are_few_evenly_spaced_and_have_both_ends(length: int) -> None:
+    exposures, canvas = Exposures(), np.zeros((1, 1, 3), np.int64)
+    for index in range(length):
+        canvas[:] = index  # drawn into the same array, as some renderers do
+        exposures.add(canvas)
+    moments = [int(kept[0, 0, 0]) for kept in exposures.frames()]
+    assert moments[0] == 0
+    assert moments[-1] == length - 1
+    assert min(length, 9) <= len(moments) <= 20
+    gaps = np.diff(moments)
+    assert len(set(gaps[:-1].tolist())) <= 1
+
+
+def test_before_any_frame_there_are_none() -> None:
+    assert Exposures().frames() == []
+
+
+def test_what_moves_is_shown_at_nine_moments_the_later_the_clearer() -> None:
+    picture = picture_of([frame(10 * index) for index in range(17)])
+    assert picture.shape == (40, 200, 3)
+    assert picture.dtype == np.uint8
+    shades = [int(picture[15, 20 * index + 2, 0]) for index in range(9)]
+    assert shades == sorted(shades)
+    assert len(set(shades)) == 9
+    assert shades[0] > 60
+    assert shades[-1] == 250
+    assert picture[30].max() == 0
+
+
+def test_what_rests_in_the_end_is_not_taken_for_background() -> None:
+    picture = picture_of([frame(0), frame(20), *[frame(50)] * 15])
+    np.testing.assert_array_equal(picture[:, 40:], frame(50)[:, 40:])
+    assert 0 < picture[15, 2, 0] < 250
+
+
+def test_under_a_moving_camera_four_frames_are_put_side_by_side() -> None:
+    frames = [frame(10 * index, ground=20 * index) for index in range(10)]
+    picture = picture_of(frames)
+    assert picture.shape == (84, 404, 3)
+    np.testing.assert_array_equal(picture[:40, :200], frames[0])
+    np.testing.assert_array_equal(picture[44:, 204:], frames[9])
+    tall = picture_of([frame(10 * index, ground=20 * index)[:, :30] for index in range(10)])
+    assert tall.shape == (40, 4 * 34 - 4, 3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_short_episodes_have_a_still_too(count: int) -> None:
+    same = picture_of([frame(10)] * count)
+    np.testing.assert_array_equal(same, frame(10))
+    moving = picture_of([frame(0, ground=100 * index) for index in range(count)])
+    assert moving.dtype == np.uint8
