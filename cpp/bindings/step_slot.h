@@ -1,5 +1,5 @@
-// One environment as it is stepped: inside Gymnasium's standard wrappers while they only pass actions
-// on, by them while they do more.
+// One environment as it is stepped: inside Gymnasium's standard wrappers while they only pass
+// actions on, by them while they do more.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "bindings/gil.h"
+#include "bindings/versions.h"
 
 namespace envfleet {
 
@@ -30,58 +32,42 @@ struct AttributeNames {
     }
 };
 
-// The attributes of an object that lie in a dict of its own; no object if there is none.
-inline nb::object own_attributes(PyObject* object) {
-    nb::object attributes = nb::steal(PyObject_GenericGetDict(object, nullptr));
-    if (!attributes.is_valid()) PyErr_Clear();
-    return attributes;
-}
-
-// One of them, borrowed, or null. For names that are interned strings: their comparison raises
-// nothing.
-inline PyObject* attribute_of(const nb::object& attributes, PyObject* name) {
-    PyObject* value = PyDict_GetItemWithError(attributes.ptr(), name);
+// One of an object's own attributes, borrowed, or null. For names that are interned strings: their
+// comparison raises nothing.
+inline PyObject* attribute_of(PyObject* attributes, PyObject* name) {
+    PyObject* value = PyDict_GetItemWithError(attributes, name);
     if (value == nullptr) PyErr_Clear();
     return value;
 }
 
-// A number that is another after every change of a dict; 0 where Python keeps none, and each look
-// has to be a close one.
-inline uint64_t version_of(const nb::object& dict) {
-#if PY_VERSION_HEX < 0x030C0000
-    return reinterpret_cast<PyDictObject*>(dict.ptr())->ma_version_tag;
-#else
-    static_cast<void>(dict);
-    return 0;
-#endif
-}
-
 // One of Gymnasium's standard wrappers, whose step() has nothing to do but to pass the action on
 // for as long as nothing that could change this has changed.
+//
+// This is looked at before every step, and its memory has often left the cache since the step
+// before. So what is needed for that is small, and nothing is called or written.
 class FusedWrapper {
   public:
     // `settled`: the names of attributes that are True once it has nothing else to do.
     FusedWrapper(nb::object wrapper, nb::object inside, const nb::tuple& settled)
         : wrapper_(std::move(wrapper)),
-          inside_(std::move(inside)),
           type_(Py_TYPE(wrapper_.ptr())),
-          class_(class_version_of(type_)) {
-        for (nb::handle name : settled) settled_.push_back(nb::borrow(name));
+          class_(class_version_of(type_)),
+          place_(wrapper_.ptr()),
+          needed_(new Needed{std::move(inside), {}}) {
+        for (nb::handle name : settled) needed_->settled.push_back(nb::borrow(name));
+        if (class_ == 0) class_ = no_version;
     }
 
-    // A class has another version as soon as it, or one that it inherits from, was changed in any
-    // way; or none, and then nothing is certain.
     bool passes_on() {
-        if (Py_TYPE(wrapper_.ptr()) != type_ || class_ == 0 || class_version_of(type_) != class_)
-            return false;
-        const nb::object own = own_attributes(wrapper_.ptr());
-        if (!own.is_valid()) return false;
+        if (Py_TYPE(wrapper_.ptr()) != type_ || class_version_of(type_) != class_) return false;
+        PyObject* own = attributes();
+        if (own == nullptr) return false;
         const uint64_t version = version_of(own);
-        if (version != 0 && version == seen_) return true;
-        if (!passes_on(own)) return false;
-        seen_ = version;
-        return true;
+        return (version != 0 && version == seen_) || passes_on_with(nb::borrow(own));
     }
+
+    // The dict of its own attributes, borrowed; null if there is none by now.
+    PyObject* attributes() const { return place_.look(wrapper_.ptr()); }
 
     // Its attributes were changed, from one version to another, in a way that does not matter here.
     void overlook(uint64_t from, uint64_t to) {
@@ -90,39 +76,119 @@ class FusedWrapper {
 
     int visit(visitproc visit, void* arg) const {
         Py_VISIT(wrapper_.ptr());
-        Py_VISIT(inside_.ptr());
+        Py_VISIT(needed_->inside.ptr());
         return 0;
     }
 
   private:
-    bool passes_on(const nb::object& own) const {
-        const AttributeNames& names = AttributeNames::get();
-        return attribute_of(own, names.env) == inside_.ptr() &&
-               attribute_of(own, names.step) == nullptr &&
-               std::all_of(settled_.begin(), settled_.end(), [&](const nb::object& name) {
-                   return attribute_of(own, name.ptr()) == Py_True;
-               });
-    }
+    static constexpr unsigned int no_version = ~0u;
 
-    static unsigned int class_version_of(const PyTypeObject* type) {
-#if PY_VERSION_HEX < 0x030C0000  // later ones have the number 0 while they have no version
-        if ((type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG) == 0) return 0;
-#endif
-        return type->tp_version_tag;
+    // What must be found among its attributes.
+    struct Needed {
+        nb::object inside;
+        std::vector<nb::object> settled;
+    };
+
+    bool passes_on_with(const nb::object& own) {
+        const AttributeNames& names = AttributeNames::get();
+        const auto attribute = [&](PyObject* name) { return attribute_of(own.ptr(), name); };
+        const auto& [inside, settled] = *needed_;
+        const bool passes =
+            attribute(names.env) == inside.ptr() && attribute(names.step) == nullptr &&
+            std::all_of(settled.begin(), settled.end(),
+                        [&](const nb::object& name) { return attribute(name.ptr()) == Py_True; });
+        if (passes) seen_ = version_of(own.ptr());
+        return passes;
     }
 
     nb::object wrapper_;
-    nb::object inside_;
     PyTypeObject* type_;  // kept by the wrapper, or no longer looked at
-    unsigned int class_;
     uint64_t seen_ = 0;
-    std::vector<nb::object> settled_;
+    unsigned int class_;
+    AttributesPlace place_;
+    std::unique_ptr<Needed> needed_;
+};
+
+// The count of a time limit, which lies among the wrapper's attributes for anyone to see and
+// change.
+class TimeCount {
+  public:
+    // Whether the attributes hold what is counted here: Python's own integers, none of them huge.
+    bool knows(PyObject* attributes) {
+        const uint64_t version = version_of(attributes);
+        if (version != 0 && version == version_) return true;
+        forget();
+        const AttributeNames& names = AttributeNames::get();
+        return is_small(attribute_of(attributes, names.elapsed), elapsed_) &&
+               is_small(attribute_of(attributes, names.limit), limit_);
+    }
+
+    // Counts a step, after a look at the same attributes; whether time is up.
+    bool add_step(PyObject* attributes) {
+        ++elapsed_;
+        if (number_ == nullptr || !change(number_, elapsed_)) replace(attributes);
+        return elapsed_ >= limit_;
+    }
+
+    void forget() {
+        version_ = 0;
+        number_ = nullptr;
+    }
+
+  private:
+    static bool is_small(PyObject* value, int64_t& number) {
+        if (value == nullptr || !PyLong_CheckExact(value)) return false;
+        int overflow = 0;
+        number = PyLong_AsLongLongAndOverflow(value, &overflow);
+        return overflow == 0 && number < std::numeric_limits<int64_t>::max();
+    }
+
+    void replace(PyObject* attributes) {
+        const nb::object number = nb::steal(new_number(elapsed_));
+        if (!number.is_valid() ||
+            PyDict_SetItem(attributes, AttributeNames::get().elapsed, number.ptr()) != 0) {
+            throw nb::python_error();
+        }
+        version_ = version_of(attributes);
+        number_ = version_ == 0 ? nullptr : number.ptr();
+    }
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+    // A number that nobody holds but the attributes can be changed where it is, and nobody can
+    // tell. That takes one write; another number in its place takes a search in a dict. It must not
+    // be one of the small numbers that all of Python shares.
+    static bool is_one_digit(int64_t value) { return value > 0 && value <= PyLong_MASK; }
+    static PyObject* new_number(int64_t value) {
+        if (!is_one_digit(value)) return PyLong_FromLongLong(value);
+        PyLongObject* number = _PyLong_New(1);
+        if (number != nullptr) number->ob_digit[0] = static_cast<digit>(value);
+        return reinterpret_cast<PyObject*>(number);
+    }
+    static bool change(PyObject* number, int64_t value) {
+        if (Py_REFCNT(number) != 1 || !is_one_digit(value)) return false;
+        reinterpret_cast<PyLongObject*>(number)->ob_digit[0] = static_cast<digit>(value);
+        return true;
+    }
+#else
+    static PyObject* new_number(int64_t value) { return PyLong_FromLongLong(value); }
+    static bool change(PyObject*, int64_t) { return false; }
+#endif
+
+    // What the attributes were in this version of them.
+    uint64_t version_ = 0;
+    int64_t elapsed_ = 0;
+    int64_t limit_ = 0;
+    PyObject* number_ = nullptr;  // the count as it lies there, borrowed
 };
 
 // One environment as it is stepped: inside the standard wrappers around it while they only pass
 // actions on, by them while they do not.
 class StepSlot {
   public:
+    StepSlot() = default;
+    StepSlot(const StepSlot&) = delete;
+    StepSlot& operator=(const StepSlot&) = delete;
+
     // `wrappers`: (wrapper, the environment inside it, names for FusedWrapper) each, from the
     // outside in. `time_limit`: the one among them that counts steps, or None. `otherwise` steps
     // the whole of it in every case.
@@ -134,7 +200,7 @@ class StepSlot {
             fused.emplace_back(each[0], each[1], nb::cast<nb::tuple>(each[2]));
         }
         ++fusions_;
-        counted_ = 0;
+        count_.forget();
         env_ = std::move(env);
         wrappers_ = std::move(fused);
         time_limit_ = time_limit.is_none() ? nb::object() : std::move(time_limit);
@@ -143,14 +209,12 @@ class StepSlot {
 
     // What the environment returned; once time is up, truncated.
     nb::object step(nb::handle action) {
-        // Kept: while it steps, an environment may have the slot filled with others.
-        const nb::object env = env_, time_limit = time_limit_, otherwise = otherwise_;
-        if (!env.is_valid()) throw std::runtime_error("nothing to step");
+        if (!env_.is_valid()) throw std::runtime_error("nothing to step");
         for (FusedWrapper& wrapper : wrappers_) {
-            if (!wrapper.passes_on()) {
-                return surviving_the_interpreter([&] { return nb::object(otherwise(action)); });
-            }
+            if (!wrapper.passes_on()) return step_otherwise(action);
         }
+        // Kept: while it steps, an environment may have the slot filled with others.
+        const nb::object env = env_, time_limit = time_limit_;
         const uint64_t fusion = fusions_;
         // By name, every time: it may have been given another step() since the last.
         PyObject* arguments[] = {nullptr, env.ptr(), action.ptr()};
@@ -188,23 +252,20 @@ class StepSlot {
     }
 
   private:
+    nb::object step_otherwise(nb::handle action) {
+        const nb::object otherwise = otherwise_;
+        return surviving_the_interpreter([&] { return nb::object(otherwise(action)); });
+    }
+
     // What TimeLimit does after a step, by what its attributes are by then; whether time is up.
     bool count_step(const nb::object& time_limit) {
-        const AttributeNames& names = AttributeNames::get();
-        const nb::object own = own_attributes(time_limit.ptr());
-        if (!own.is_valid()) return count_unusual_step(time_limit);
-        const uint64_t version = version_of(own);
-        const bool is_known = version != 0 && version == counted_;
-        if (!is_known && !(is_small(attribute_of(own, names.elapsed), elapsed_) &&
-                           is_small(attribute_of(own, names.limit), limit_))) {
-            return count_unusual_step(time_limit);
-        }
-        const nb::object next = nb::steal(PyLong_FromLongLong(++elapsed_));
-        if (!next.is_valid() || PyDict_SetItem(own.ptr(), names.elapsed, next.ptr()) != 0)
-            throw nb::python_error();
-        counted_ = version_of(own);
-        wrappers_[counter_].overlook(version, counted_);
-        return elapsed_ >= limit_;
+        FusedWrapper& wrapper = wrappers_[counter_];
+        PyObject* own = wrapper.attributes();
+        if (own == nullptr || !count_.knows(own)) return count_unusual_step(time_limit);
+        const uint64_t before = version_of(own);
+        const bool is_up = count_.add_step(own);
+        wrapper.overlook(before, version_of(own));
+        return is_up;
     }
 
     // Numbers that are none of Python's small ones: with whatever operators they have.
@@ -227,13 +288,6 @@ class StepSlot {
         return is_up != 0;
     }
 
-    static bool is_small(PyObject* value, int64_t& number) {
-        if (value == nullptr || !PyLong_CheckExact(value)) return false;
-        int overflow = 0;
-        number = PyLong_AsLongLongAndOverflow(value, &overflow);
-        return overflow == 0 && number < std::numeric_limits<int64_t>::max();
-    }
-
     static nb::object truncated(const nb::object& result) {
         nb::object items = nb::steal(PySequence_List(result.ptr()));
         if (!items.is_valid()) throw nb::python_error();
@@ -249,10 +303,7 @@ class StepSlot {
     nb::object otherwise_;
     uint64_t fusions_ = 0;
     size_t counter_ = 0;  // which of the wrappers is the time limit
-    // What the time limit's attributes were in this version of them.
-    uint64_t counted_ = 0;
-    int64_t elapsed_ = 0;
-    int64_t limit_ = 0;
+    TimeCount count_;
 };
 
 }  // namespace envfleet
