@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bindings/batch.h"
+#include "bindings/discrete_range.h"
 #include "bindings/exclusive.h"
 #include "bindings/gil.h"
 #include "bindings/memory.h"
@@ -317,6 +318,14 @@ NB_MODULE(_core, m) {
              "From now on `env` is stepped, inside wrappers that only pass actions on and a time "
              "limit; by `otherwise` while they do more.")
         .def("__call__", &envfleet::StepSlot::step, "action"_a.none());
+
+    using envfleet::DiscreteRange;
+    nb::class_<DiscreteRange>(m, "DiscreteRange", "What a Discrete space contains, told quickly.")
+        .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::type_object, int64_t,
+                      int64_t>(),
+             "n"_a, "start"_a, "dtype"_a, "method"_a, "kind"_a, "first"_a, "end"_a)
+        .def_static("method_of", &DiscreteRange::method_of, "spaces"_a,
+                    "A method contains() for a class whose objects have such a range as `_quick`.");
 
     using envfleet::RowStepper;
     nb::class_<RowStepper>(m, "RowStepper", nb::type_slots(collected<RowStepper>),

@@ -94,6 +94,13 @@ class Digests:
 
 def digest_of(data: bytes, before: int) -> int: ...
 
+class DiscreteRange:
+    """What a Discrete space contains, told without the interpreter while its attributes are what they were."""
+
+    def __init__(self, n: Any, start: Any, dtype: Any, method: Any, kind: type[Any], first: int, end: int) -> None: ...
+    @staticmethod
+    def method_of(spaces: type[Any]) -> Any: ...
+
 class StepSlot:
     """One environment as it is stepped: inside its standard wrappers, while they only pass actions on."""
 

@@ -206,6 +206,17 @@ class SwapsAttributes(ChangingEnv):
         self.np_random.random(limit._elapsed_steps % 7)
 
 
+class PatchesItsSpacesClass(ChangesItsSpace):
+    """Has all spaces of its kind answer otherwise for some steps."""
+
+    def change(self, number: int) -> None:
+        if number == 5:
+            self.original = spaces.Discrete.contains
+            spaces.Discrete.contains = lambda self, x: False  # type: ignore[method-assign]
+        if number == 9:
+            spaces.Discrete.contains = self.original  # type: ignore[method-assign]
+
+
 class MakesItsStepUp(ChangingEnv):
     """Has a step that is made up whenever it is asked for."""
 
@@ -230,6 +241,7 @@ KINDS = [
     GivesNewAttributes,
     SwapsAttributes,
     ChangesItsSpace,
+    PatchesItsSpacesClass,
     MakesItsStepUp,
 ]
 
@@ -273,6 +285,7 @@ def assert_plays_as_alone(make: Callable[[], Any], backend: str, restore: Callab
 def _classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (TimeLimit, OrderEnforcing, PassiveEnvChecker, gym.Wrapper):
         monkeypatch.setattr(kind, "step", kind.step)  # put back whatever a test leaves
+    monkeypatch.setattr(spaces.Discrete, "contains", spaces.Discrete.contains)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -10,28 +10,29 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
 from gymnasium import spaces
+
+from envfleet import _core
 
 _contains = spaces.Discrete.contains
 
 
+_INT64 = np.iinfo(np.int64)
+
+
 @final
 class _QuickDiscrete(spaces.Discrete):
-    # What `n`, `start` and `dtype` were, which never change but may be replaced, and what they say: the type of an
-    # action, the first of them, and what comes after the last.
-    _quick: tuple[Any, Any, Any, Any, int, int]
-
-    def contains(self, x: Any) -> bool:
-        """As Gymnasium's, for values of exactly the space's dtype without its generality."""
-        n, start, dtype, kind, first, end = self._quick
-        if type(x) is kind and self.n is n and self.start is start and self.dtype is dtype:
-            return first <= int(x) < end
-        return super().contains(x)
+    _quick: _core.DiscreteRange
 
     def __reduce__(self) -> Any:
         """A copy is a plain space: whoever made it does not step it here."""
         state = {name: value for name, value in vars(self).items() if name != "_quick"}
         return spaces.Discrete.__new__, (spaces.Discrete,), state
+
+
+# Compiled: for values of exactly the space's dtype it asks `_quick`, for all others Gymnasium's method.
+_QuickDiscrete.contains = _core.DiscreteRange.method_of(_QuickDiscrete)  # type: ignore[method-assign]
 
 
 def quicken(space: Any) -> None:
@@ -40,14 +41,10 @@ def quicken(space: Any) -> None:
         return
     n, start, dtype = space.n, space.start, space.dtype
     if type(n) is type(start) is dtype.type:
-        first = int(start)
-        attributes = vars(space)
-        attributes["_quick"] = n, start, dtype, dtype.type, first, first + int(n)
-        # Taken out and put back, which has Python give the dict keys of its own: those that are shared with all other
-        # spaces take longer to read.
-        last, value = attributes.popitem()
-        attributes[last] = value
-        space.__class__ = _QuickDiscrete
+        first, end = int(start), int(start) + int(n)
+        if _INT64.min <= first and end <= _INT64.max:
+            vars(space)["_quick"] = _core.DiscreteRange(n, start, dtype, _contains, dtype.type, first, end)
+            space.__class__ = _QuickDiscrete
 
 
 def restore(space: Any) -> None:
