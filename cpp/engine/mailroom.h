@@ -34,7 +34,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/seats.h"
+#include "engine/cores.h"
 #include "engine/waiting.h"
 
 namespace envfleet {

@@ -19,11 +19,11 @@
 #include <utility>
 
 #include "engine/any_pool.h"
-#include "engine/crew.h"
 #include "engine/environment.h"
-#include "engine/errands.h"
 #include "engine/fit.h"
 #include "engine/snapshot.h"
+#include "engine/tickets.h"
+#include "engine/turns.h"
 
 namespace envfleet {
 

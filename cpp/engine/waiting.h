@@ -20,8 +20,8 @@
 #include <cstdint>
 
 #include "engine/clock.h"
+#include "engine/cores.h"
 #include "engine/crowding.h"
-#include "engine/seats.h"
 
 namespace envfleet {
 

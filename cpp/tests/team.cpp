@@ -1,11 +1,10 @@
 // The threads of a pool: who works is judged by time, all rows are done once, and nobody is pinned.
-#include "engine/crew.h"
-
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "engine/turns.h"
 #include "tests/check.h"
 
 using namespace envfleet;

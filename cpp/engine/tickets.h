@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/helpers.h"
-#include "engine/seats.h"
+#include "engine/cores.h"
+#include "engine/team.h"
 #include "engine/waiting.h"
 
 namespace envfleet {
