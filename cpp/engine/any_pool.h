@@ -43,7 +43,7 @@ struct PoolSetup {
     unsigned threads;
     bool adaptive;  // threads only where they pay off
     Buffers buffers;
-    // Called in step() and reset() before a long wait for threads; see Crew.
+    // Called in step() and reset() before a long wait for threads; see Turns.
     std::function<void()> before_long_wait = nullptr;
 };
 

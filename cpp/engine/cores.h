@@ -1,19 +1,24 @@
-// Who works on which core, so that those who work together do not wait for each other on one of
-// them.
+// The cores of the machine: which this process may use, and who works on which.
 //
-// Left alone, the kernel often wakes a sleeper on the core of whoever woke it, on the virtual
-// machine where this was traced even while the other core idled (perhaps because a halted virtual
-// core looks busy). Two who then both stay awake share that core for tens of milliseconds. Pinning
-// everyone would be worse: two fleets on one machine would fight for the same cores. So nobody is
-// pinned, but whoever goes to sleep asks not to be woken where another works, and whoever finds
-// another on his core moves away, once.
+// This file and waiting.h hold all that depends on the operating system's way to run threads. A
+// port to another system changes these two.
+//
+// Why anybody should know who works where: left alone, the kernel often wakes a sleeper on the core
+// of whoever woke it, even while another core idles. (This was seen on a virtual machine; perhaps a
+// halted virtual core looks busy.) Two threads that then both stay awake share that core for tens
+// of milliseconds. To pin every thread would be worse: two fleets on one machine would fight for
+// the same cores. So nobody is pinned. But whoever goes to sleep asks not to be woken where another
+// works, and whoever finds another on its core moves away, once.
 #pragma once
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "engine/clock.h"
@@ -21,65 +26,99 @@
 
 namespace envfleet {
 
-// The core that somebody works on; none while it sleeps or nothing is known of it.
+// A set of cores.
+class Cores {
+  public:
+    Cores() { CPU_ZERO(&set_); }
+
+    // Those that this thread may use; nothing if the system does not tell.
+    static std::optional<Cores> own() {
+        Cores cores;
+        if (sched_getaffinity(0, sizeof cores.set_, &cores.set_) != 0) return {};
+        return cores;
+    }
+    // From now on this thread uses no others; false if that is not allowed.
+    bool use() const { return sched_setaffinity(0, sizeof set_, &set_) == 0; }
+
+    void add(int core) {
+        if (exists(core)) CPU_SET(core, &set_);
+    }
+    bool contains(int core) const { return exists(core) && CPU_ISSET(core, &set_); }
+    size_t size() const { return static_cast<size_t>(CPU_COUNT(&set_)); }
+    bool is_empty() const { return size() == 0; }
+
+    Cores without(const Cores& others) const {
+        Cores common, rest;
+        CPU_AND(&common.set_, &set_, &others.set_);
+        CPU_XOR(&rest.set_, &set_, &common.set_);
+        return rest;
+    }
+
+    bool operator==(const Cores& other) const { return CPU_EQUAL(&set_, &other.set_); }
+
+  private:
+    static bool exists(int core) { return core >= 0 && core < CPU_SETSIZE; }
+
+    cpu_set_t set_;
+};
+
+// The core that this thread runs on at the moment; negative if the system does not tell.
+inline int present_core() { return sched_getcpu(); }
+
+// Lets others run on this core first, if there are any.
+inline void offer_core() { sched_yield(); }
+
+// Gives a thread a name for those who look at the process from outside: 15 letters at most.
+inline void name_thread(std::thread& thread, const char* name) {
+    pthread_setname_np(thread.native_handle(), name);
+}
+
+// The core that somebody works on; none while it sleeps or nothing is known of it. It may lie in
+// memory that processes share.
 class Seat {
   public:
-    void take() { core_.store(sched_getcpu(), std::memory_order_relaxed); }
+    void take() { core_.store(present_core(), std::memory_order_relaxed); }
     void leave() { core_.store(none, std::memory_order_relaxed); }
     int core() const { return core_.load(std::memory_order_relaxed); }
-    void add_to(cpu_set_t& cores) const {
-        if (const int core = this->core(); core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
-    }
+    void add_to(Cores& cores) const { cores.add(core()); }
 
   private:
     static constexpr int32_t none = -1;
     std::atomic<int32_t> core_{none};
 };
 
-inline cpu_set_t no_cores() {
-    cpu_set_t cores;
-    CPU_ZERO(&cores);
-    return cores;
-}
-
-// While it lives, this thread runs on other cores than those taken; on any of its own if all are,
-// or if that is not allowed.
+// While it lives, this thread runs on other cores than those taken; on any of its own if all are
+// taken, or if the system does not allow it.
 class KeepAway {
   public:
-    explicit KeepAway(const cpu_set_t& taken) {
-        if (CPU_COUNT(&taken) == 0 || sched_getaffinity(0, sizeof own_, &own_) != 0) return;
-        cpu_set_t common;
-        CPU_AND(&common, &own_, &taken);
-        CPU_XOR(&narrowed_, &own_, &common);
-        if (CPU_COUNT(&common) == 0 || CPU_COUNT(&narrowed_) == 0) return;
-        active_ = sched_setaffinity(0, sizeof narrowed_, &narrowed_) == 0;
+    explicit KeepAway(const Cores& taken) {
+        if (taken.is_empty()) return;
+        own_ = Cores::own();
+        if (!own_) return;
+        narrowed_ = own_->without(taken);
+        if (narrowed_ == *own_ || narrowed_.is_empty()) return;
+        active_ = narrowed_.use();
     }
     ~KeepAway() {
-        if (!active_) return;
-        cpu_set_t present;
         // Somebody else may have chosen other cores for this thread meanwhile.
-        const bool ours =
-            sched_getaffinity(0, sizeof present, &present) == 0 && CPU_EQUAL(&present, &narrowed_);
-        if (ours) sched_setaffinity(0, sizeof own_, &own_);
+        if (active_ && Cores::own() == narrowed_) own_->use();
     }
     KeepAway(const KeepAway&) = delete;
     KeepAway& operator=(const KeepAway&) = delete;
 
   private:
-    cpu_set_t own_;
-    cpu_set_t narrowed_;
+    std::optional<Cores> own_;
+    Cores narrowed_;
     bool active_ = false;
 };
 
-// Takes the seat; moves to another core first if `others` work on this one and there is one that
-// nobody is known to work on.
-inline void sit_apart(Seat& seat, const cpu_set_t& others, Crowding& crowding) {
-    const int core = sched_getcpu();
-    const bool shared = core >= 0 && core < CPU_SETSIZE && CPU_ISSET(core, &others);
-    if (shared && !crowding.is_hasty()) {
+// Takes the seat. If others work on this core, and there is one that nobody is known to work on,
+// this thread moves there first.
+inline void sit_apart(Seat& seat, const Cores& others, Crowding& crowding) {
+    if (others.contains(present_core()) && !crowding.is_hasty()) {
         const Nanoseconds start = now();
         {
-            KeepAway once(others);
+            const KeepAway once(others);
         }
         crowding.note(now() - start);
     }
@@ -93,7 +132,7 @@ class Seats {
 
     void take(size_t number) { seats_[number].take(); }
     // The core is free for others; returns those that are not.
-    cpu_set_t leave(size_t number) {
+    Cores leave(size_t number) {
         seats_[number].leave();
         return others_of(number);
     }
@@ -102,8 +141,8 @@ class Seats {
     }
 
   private:
-    cpu_set_t others_of(size_t number) const {
-        cpu_set_t cores = no_cores();
+    Cores others_of(size_t number) const {
+        Cores cores;
         for (size_t other = 0; other < seats_.size(); ++other) {
             if (other != number) seats_[other].add_to(cores);
         }

@@ -427,13 +427,13 @@ class Mailroom {
         if (whom != 0) lobby_->go.ring(whom);
     }
 
-    cpu_set_t leave_seat(Seat& seat) const {
+    Cores leave_seat(Seat& seat) const {
         seat.leave();
         return others_than(seat);
     }
 
-    cpu_set_t others_than(const Seat& seat) const {
-        cpu_set_t cores = no_cores();
+    Cores others_than(const Seat& seat) const {
+        Cores cores;
         if (&seat != &lobby_->seat) lobby_->seat.add_to(cores);
         for (uint32_t w = 0; w < workers_; ++w) {
             if (&seat != &boxes_[w].seat) boxes_[w].seat.add_to(cores);

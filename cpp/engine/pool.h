@@ -22,6 +22,7 @@
 #include "engine/environment.h"
 #include "engine/fit.h"
 #include "engine/snapshot.h"
+#include "engine/team.h"
 #include "engine/tickets.h"
 #include "engine/turns.h"
 
@@ -43,14 +44,14 @@ class Pool final : public AnyPool {
           params_(std::move(params)),
           rngs_(num_envs_),
           elapsed_(num_envs_),
-          errands_of_(num_envs_),
+          tickets_of_(num_envs_),
           room_{row_bytes(out_.observations), row_bytes(out_.infos),
                 envfleet::action_size<Env>(params_.front()),
                 envfleet::action_limits<Env>(params_.front())},
           action_size_(room_.action),
-          crew_(num_envs_, setup.threads, setup.adaptive, std::move(setup.before_long_wait)),
-          errands_(num_envs_, setup.threads, setup.adaptive,
-                   [this](size_t env) { run_errand(env); }) {
+          team_(setup.threads, num_envs_),
+          turns_(team_, num_envs_, setup.adaptive, std::move(setup.before_long_wait)),
+          tickets_(team_, num_envs_, setup.adaptive, [this](size_t env) { run_ticket(env); }) {
         check_all_fit();
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
@@ -77,9 +78,9 @@ class Pool final : public AnyPool {
     }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
-        errands_.check_here();
+        tickets_.check_here();
         forget_failures();
-        crew_.run([this, actions, twins](size_t first, size_t last) {
+        turns_.run([this, actions, twins](size_t first, size_t last) {
             step_rows(first, last, actions);
             for (const auto& [rows, copy, size] : twins) {
                 std::memcpy(copy + first * size, rows + first * size, (last - first) * size);
@@ -90,10 +91,10 @@ class Pool final : public AnyPool {
     void check_options(const std::vector<NamedValues>& options) const override { parse(options); }
 
     void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
-        errands_.check_here();
+        tickets_.check_here();
         const auto parsed = parse(options);
         forget_failures();
-        crew_.run([&](size_t first, size_t last) {
+        turns_.run([&](size_t first, size_t last) {
             for (size_t env = first; env < last; ++env) {
                 out_.turns[env] = Turn::none;
                 if (mask[env]) reset_as_asked(env, parsed);
@@ -102,27 +103,27 @@ class Pool final : public AnyPool {
     }
 
     void send(std::span<const int64_t> rows, const std::byte* actions) override {
-        for (const int64_t env : rows) errands_of_[env] = {false, actions};
-        errands_.send(rows);
+        for (const int64_t env : rows) tickets_of_[env] = {false, actions};
+        tickets_.send(rows);
     }
 
     void send_resets(const std::vector<NamedValues>& options) override {
-        errands_.check_here();
+        tickets_.check_here();
         sent_options_ = parse(options);
         forget_failures();
-        std::fill(errands_of_.begin(), errands_of_.end(), Errand{true, nullptr});
+        std::fill(tickets_of_.begin(), tickets_of_.end(), Ticket{true, nullptr});
         std::vector<int64_t> everyone(num_envs_);
         std::iota(everyone.begin(), everyone.end(), 0);
-        errands_.send(everyone);
+        tickets_.send(everyone);
     }
 
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) override {
-        return errands_.receive(rows, deadline);
+        return tickets_.receive(rows, deadline);
     }
-    bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
-    bool recall(Nanoseconds deadline) override { return errands_.recall(deadline); }
-    size_t rows_out() const override { return errands_.out(); }
-    std::vector<int64_t> rows_under_way() override { return errands_.under_way(); }
+    bool may_wait_for(size_t count) const override { return tickets_.may_wait_for(count); }
+    bool recall(Nanoseconds deadline) override { return tickets_.recall(deadline); }
+    size_t rows_out() const override { return tickets_.out(); }
+    std::vector<int64_t> rows_under_way() override { return tickets_.under_way(); }
 
     std::optional<Failure> failure() const override {
         return first_failure([](size_t) { return true; });
@@ -134,7 +135,7 @@ class Pool final : public AnyPool {
     }
 
     void plan_episode(size_t env, const EpisodePlan& plan) override {
-        errands_.check_here();
+        tickets_.check_here();
         Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
         check_fit(row_sizes<Env>(episode.params), room_);
         const std::lock_guard lock(plans_mutex_);
@@ -144,13 +145,13 @@ class Pool final : public AnyPool {
         note_lack_of_plans();
     }
     void forget_plans(size_t env) override {
-        errands_.check_here();
+        tickets_.check_here();
         const std::lock_guard lock(plans_mutex_);
         if (!plans_.empty()) plans_[env].clear();
         note_lack_of_plans();
     }
     size_t plans(size_t env) const override {
-        errands_.check_here();
+        tickets_.check_here();
         const std::lock_guard lock(plans_mutex_);
         return plans_.empty() ? 0 : plans_[env].size();
     }
@@ -240,7 +241,7 @@ class Pool final : public AnyPool {
         int64_t time_limit;
         std::optional<uint32_t> seed;
     };
-    struct Errand {
+    struct Ticket {
         bool is_reset;
         const std::byte* actions;
     };
@@ -526,10 +527,10 @@ class Pool final : public AnyPool {
                                     "'; this environment knows: " + known + ".");
     }
 
-    void run_errand(size_t env) {
-        const Errand errand = errands_of_[env];
-        if (errand.is_reset) return reset_as_asked(env, sent_options_);
-        guarded(env, [&] { step_row(env, errand.actions); });
+    void run_ticket(size_t env) {
+        const Ticket ticket = tickets_of_[env];
+        if (ticket.is_reset) return reset_as_asked(env, sent_options_);
+        guarded(env, [&] { step_row(env, ticket.actions); });
     }
 
     void reset_as_asked(size_t env, const std::vector<Options>& options) {
@@ -555,13 +556,14 @@ class Pool final : public AnyPool {
     std::vector<Failure> failures_;
     mutable std::mutex failures_mutex_;
     std::atomic<bool> has_failed_{false};
-    std::vector<Errand> errands_of_;     // what each row that is out is to do
+    std::vector<Ticket> tickets_of_;     // what each row that is out is to do
     std::vector<Options> sent_options_;  // of resets that are out
     const RowSizes room_;                // what there is place for in a row
     const size_t action_size_;
-    // Last: their threads end before what they work on.
-    Crew crew_;
-    Errands errands_;
+    // Last: the threads end before what they work on.
+    Team team_;
+    Turns turns_;
+    Tickets tickets_;
 };
 
 }  // namespace envfleet

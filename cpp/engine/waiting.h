@@ -8,7 +8,6 @@
 #pragma once
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,7 +66,7 @@ struct SharedBell {
 // Sleeps until `ready()` holds, the deadline passes or a signal arrives; returns `ready()`.
 // A signal ends the sleep so that the caller can run its handlers.
 template <class Ready>
-bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const cpu_set_t& taken) {
+bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const Cores& taken) {
     const KeepAway elsewhere(taken);
     sleeper.asleep.fetch_add(1, std::memory_order_seq_cst);
     const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
@@ -101,7 +100,7 @@ bool stay_awake(Ready ready, Patience patience, Crowding& crowding) {
         if (last < pause_end) {
             for (int i = 0; i < 16 && !(is_ready = ready()); ++i) cpu_pause();
         } else {
-            sched_yield();
+            offer_core();
             is_ready = ready();
         }
         const Nanoseconds look = now();
@@ -119,9 +118,9 @@ bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Crowding& crowd
                 Nanoseconds deadline, BeforeSleep before_sleep) {
     if (ready()) return true;
     if (stay_awake(ready, crowding.fitting(patience), crowding)) return true;
-    const cpu_set_t taken = before_sleep();
+    const Cores taken = before_sleep();
     // On crowded cores nobody knows better than the kernel which to wake up on.
-    return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? no_cores() : taken);
+    return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? Cores() : taken);
 }
 
 }  // namespace envfleet
