@@ -419,7 +419,7 @@ class Mailroom {
                           before_sleep);
     }
 
-    // One who is asleep although the memory says that he is not would never hear of his work.
+    // A worker that sleeps although the memory says that it is awake would never hear of its work.
     template <class Awaited>
     void ring_again(Awaited awaited) {
         uint32_t whom = 0;

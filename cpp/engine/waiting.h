@@ -1,4 +1,7 @@
-// How one process waits for another: pause, then yield, then sleep.
+// How threads and processes wait for each other: pause, then yield, then sleep.
+//
+// This file and cores.h hold all that depends on the operating system's way to run threads: here it
+// is futexes, and what tells one process of the end of another.
 //
 // A blocking wake-up across cores costs tens of microseconds, a hand-over between two awake sides
 // a tenth of one. So a waiter stays awake for as long as the other side is likely to answer, and
@@ -8,6 +11,9 @@
 #pragma once
 
 #include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,5 +128,48 @@ bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Crowding& crowd
     // On crowded cores nobody knows better than the kernel which to wake up on.
     return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? Cores() : taken);
 }
+
+// Has the kernel continue this process, should it be stopped (SIGSTOP), when the thread ends that
+// started it. To be called by the main thread: the kernel forgets what another one asked for when
+// that one ends. SIGCONT does nothing to a process that was not stopped.
+inline void be_continued_at_parents_end() { prctl(PR_SET_PDEATHSIG, SIGCONT); }
+
+// The end of another process, to be waited for. A thread that sleeps on a pidfd costs nothing.
+// Where the kernel has none, or a sandbox forbids them, it looks now and then.
+class ProcessEnd {
+  public:
+    explicit ProcessEnd(int pid)
+        : pid_(pid), pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
+        is_past_ = pidfd_ == -1 && errno == ESRCH;
+        is_parents_ = getppid() == pid;
+    }
+
+    // Whether it was there before anybody could wait for it.
+    bool is_past() const { return is_past_; }
+
+    void wait() const {
+        if (pidfd_ == -1) {
+            while (seems_alive()) poll(nullptr, 0, look_every);
+            return;
+        }
+        pollfd watched{pidfd_, POLLIN, 0};
+        while (poll(&watched, 1, -1) == -1 && errno == EINTR) {
+        }
+    }
+
+  private:
+    static constexpr int look_every = 500;  // milliseconds
+
+    // A child sees its parent's end by having another parent; anybody else by there being no such
+    // process.
+    bool seems_alive() const {
+        return is_parents_ ? getppid() == pid_ : kill(pid_, 0) == 0 || errno == EPERM;
+    }
+
+    int pid_;
+    int pidfd_;
+    bool is_past_;
+    bool is_parents_;
+};
 
 }  // namespace envfleet
