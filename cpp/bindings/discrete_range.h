@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "bindings/attributes.h"
 #include "bindings/numpy.h"
-#include "bindings/versions.h"
 
 // After it: NumPy's scalar objects.
 #include <numpy/arrayscalars.h>
@@ -44,19 +44,6 @@ class DiscreteRange {
     }
 
   private:
-    struct Names {
-        PyObject* quick = PyUnicode_InternFromString("_quick");
-        PyObject* n = PyUnicode_InternFromString("n");
-        PyObject* start = PyUnicode_InternFromString("start");
-        PyObject* dtype = PyUnicode_InternFromString("dtype");
-        PyObject* contains = PyUnicode_InternFromString("contains");
-
-        static const Names& get() {
-            static const Names names;
-            return names;
-        }
-    };
-
     static PyObject* contains(PyObject* space, PyObject* value) noexcept {
         PyObject* own = AttributesPlace(space).look(space);
         DiscreteRange* range = own == nullptr ? nullptr : among(own);
@@ -70,7 +57,7 @@ class DiscreteRange {
     // The range among an object's attributes, borrowed, or null.
     static DiscreteRange* among(PyObject* attributes) {
         static PyObject* const kind = nb::type<DiscreteRange>().ptr();
-        PyObject* found = PyDict_GetItemWithError(attributes, Names::get().quick);
+        PyObject* found = PyDict_GetItemWithError(attributes, AttributeNames::get().quick);
         if (found == nullptr || reinterpret_cast<PyObject*>(Py_TYPE(found)) != kind) return nullptr;
         return nb::inst_ptr<DiscreteRange>(found);
     }
@@ -95,7 +82,7 @@ class DiscreteRange {
         const uint64_t version = version_of(own);
         const unsigned int its_class = class_version_of(Py_TYPE(space));
         if (version != 0 && version == seen_ && its_class != 0 && its_class == class_) return true;
-        const Names& names = Names::get();
+        const AttributeNames& names = AttributeNames::get();
         const bool same = is_attribute(space, names.n, n_) &&
                           is_attribute(space, names.start, start_) &&
                           is_attribute(space, names.dtype, dtype_) &&
@@ -115,7 +102,7 @@ class DiscreteRange {
 
     static PyObject* contains_otherwise(PyObject* space, PyObject* value) {
         const nb::object method =
-            nb::steal(PyObject_GetAttr(class_above(space), Names::get().contains));
+            nb::steal(PyObject_GetAttr(class_above(space), AttributeNames::get().contains));
         if (!method.is_valid()) return nullptr;
         PyObject* arguments[] = {space, value};
         return PyObject_Vectorcall(method.ptr(), arguments, 2, nullptr);

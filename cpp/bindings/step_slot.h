@@ -12,25 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/attributes.h"
 #include "bindings/gil.h"
-#include "bindings/versions.h"
 
 namespace envfleet {
 
 namespace nb = nanobind;
-
-// Names of attributes, made once.
-struct AttributeNames {
-    PyObject* step = PyUnicode_InternFromString("step");
-    PyObject* env = PyUnicode_InternFromString("env");
-    PyObject* elapsed = PyUnicode_InternFromString("_elapsed_steps");
-    PyObject* limit = PyUnicode_InternFromString("_max_episode_steps");
-
-    static const AttributeNames& get() {
-        static const AttributeNames names;
-        return names;
-    }
-};
 
 // One of an object's own attributes, borrowed, or null. For names that are interned strings: their
 // comparison raises nothing.

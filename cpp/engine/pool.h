@@ -245,7 +245,6 @@ class Pool final : public AnyPool {
         bool is_reset;
         const std::byte* actions;
     };
-    static constexpr size_t block = 64;
     static constexpr int64_t most_steps = int64_t{1} << 53;
 
     // A value that cannot be is refused, and the state stays as it was.
@@ -358,8 +357,9 @@ class Pool final : public AnyPool {
     void step_rows(size_t first, size_t last, const std::byte* actions) {
         if constexpr (HasBlock<Env>) {
             if (params_.size() == 1) {
-                for (; first < last; first += block) {
-                    step_block(first, std::min(block, last - first), actions);
+                constexpr size_t most = rows_of_a_block<Env>();
+                for (; first < last; first += most) {
+                    step_block(first, std::min(most, last - first), actions);
                 }
                 return;
             }
@@ -386,7 +386,8 @@ class Pool final : public AnyPool {
         requires HasBlock<Env>
     {
         const bool at_once = autoreset_ == Autoreset::same_step;
-        std::array<uint8_t, block> special{};  // rows that need a reset as well, or instead
+        std::array<uint8_t, rows_of_a_block<Env>()>
+            special{};  // rows that need a reset as well, or instead
         if (!at_once) std::copy_n(out_.finished + first, count, special.begin());
         Env::step_block(&states_[first], params_.front(),
                         reinterpret_cast<const Action*>(actions) + first, count,
@@ -413,9 +414,9 @@ class Pool final : public AnyPool {
     }
 
     // Eight flags at a look: few are set, and asking each would be one guess of the processor each.
-    template <class Visit>
-    static void for_each_set(const std::array<uint8_t, block>& flags, Visit visit) {
-        for (size_t start = 0; start < block; start += 8) {
+    template <size_t count, class Visit>
+    static void for_each_set(const std::array<uint8_t, count>& flags, Visit visit) {
+        for (size_t start = 0; start < count; start += 8) {
             uint64_t word;
             std::memcpy(&word, &flags[start], sizeof word);
             if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);

@@ -1,4 +1,5 @@
-// Whether an object is still what it was: cheap looks at numbers that Python keeps anyway.
+// The attributes of Python objects, and cheap ways to see whether they are still what they were:
+// numbers that Python keeps anyway.
 #pragma once
 
 #include <Python.h>
@@ -6,6 +7,26 @@
 #include <cstdint>
 
 namespace envfleet {
+
+// Names of attributes, made once.
+struct AttributeNames {
+    // of wrappers and environments
+    PyObject* step = PyUnicode_InternFromString("step");
+    PyObject* env = PyUnicode_InternFromString("env");
+    PyObject* elapsed = PyUnicode_InternFromString("_elapsed_steps");
+    PyObject* limit = PyUnicode_InternFromString("_max_episode_steps");
+    // of spaces
+    PyObject* n = PyUnicode_InternFromString("n");
+    PyObject* start = PyUnicode_InternFromString("start");
+    PyObject* dtype = PyUnicode_InternFromString("dtype");
+    PyObject* contains = PyUnicode_InternFromString("contains");
+    PyObject* quick = PyUnicode_InternFromString("_quick");
+
+    static const AttributeNames& get() {
+        static const AttributeNames names;
+        return names;
+    }
+};
 
 // A number that is another after every change of a dict, and another for every dict; 0 where Python
 // keeps none, and each look has to be a close one.
