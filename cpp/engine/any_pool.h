@@ -10,17 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/failures.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
 
 namespace envfleet {
-
-// An environment threw. The others went on.
-struct Failure {
-    size_t env;
-    std::string message;
-};
 
 // What an episode yet to come is to be played with; without a seed the generator runs on.
 struct EpisodePlan {
