@@ -165,6 +165,8 @@ void bind_steps(nb::module_& m) {
              "The next run is to step the rows from `first` on, one an action.")
         .def("run", &RowStepper::run, "row"_a,
              "Step the rows from this one on; the first that is not plain, with what it returned.")
+        .def("run_all", &RowStepper::run_all, "actions"_a.none(),
+             "A turn of all rows: begin and run in one, and none is at work if all are done.")
         .def_prop_ro("row", &RowStepper::row, "The row that was stepped last.");
 }
 
@@ -194,7 +196,12 @@ void bind_fleet(nb::module_& m) {
              "The same for the actions of some rows.")
         .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
         .def("results", &Batch::results, "observations"_a.none(), "copy"_a, "infos"_a,
-             "What a step returns; observations that are not given are those that lie here.");
+             "What a step returns; observations that are not given are those that lie here.")
+        .def("plain_results", &Batch::plain_results, "observations"_a.none(), "copy"_a,
+             "The same where no environment has infos; None if some have.")
+        .def("step", &Batch::step, "stepper"_a, "actions"_a.none(), "copy"_a,
+             "A whole step: what it returns; None if the actions do not fit and nothing happened; "
+             "else where to go on, as of run_all, or (rows, None) if only infos are left.");
 }
 
 void bind_process(nb::module_& m) {

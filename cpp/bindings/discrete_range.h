@@ -38,6 +38,7 @@ class DiscreteRange {
         static PyMethodDef definition = {"contains", &DiscreteRange::contains, METH_O,
                                          "Whether the space contains a value."};
         auto* type = reinterpret_cast<PyTypeObject*>(spaces.ptr());
+        if (type->tp_base == nullptr) throw nb::type_error("expected a class that inherits");
         nb::object method = nb::steal(PyDescr_NewMethod(type, &definition));
         if (!method.is_valid()) throw nb::python_error();
         return method;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -182,10 +183,15 @@ class StepSlot {
     void fuse(nb::object env, const nb::list& wrappers, nb::object time_limit,
               nb::object otherwise) {
         std::vector<FusedWrapper> fused;
+        std::optional<size_t> counter;
         for (nb::handle each : wrappers) {
-            if (nb::object(each[0]).is(time_limit)) counter_ = fused.size();
+            if (nb::object(each[0]).is(time_limit)) counter = fused.size();
             fused.emplace_back(each[0], each[1], nb::cast<nb::tuple>(each[2]));
         }
+        if (!counter && !time_limit.is_none()) {
+            throw nb::value_error("the time limit must be one of the wrappers");
+        }
+        counter_ = counter.value_or(0);
         ++fusions_;
         count_.forget();
         env_ = std::move(env);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "bindings/numpy.h"
@@ -94,6 +95,15 @@ class RowStepper {
             if (!publish(row, result.ptr())) return nb::make_tuple(row, result);
         }
         return nb::none();
+    }
+
+    // A turn of all rows: begin() and run() in one. If all are done, it is noted that none is at
+    // work any more.
+    nb::object run_all(nb::object actions) {
+        begin(std::move(actions));
+        nb::object stopped = run(0);
+        if (stopped.is_none()) progress_->enter(slots_.size());
+        return stopped;
     }
 
     // The row that was being stepped, for those who catch what it raised.
