@@ -78,6 +78,7 @@ class FusedWrapper {
     };
 
     bool passes_on_with(const nb::object& own) {
+        const uint64_t version = version_of(own.ptr());
         const AttributeNames& names = AttributeNames::get();
         const auto attribute = [&](PyObject* name) { return attribute_of(own.ptr(), name); };
         const auto& [inside, settled] = *needed_;
@@ -85,7 +86,7 @@ class FusedWrapper {
             attribute(names.env) == inside.ptr() && attribute(names.step) == nullptr &&
             std::all_of(settled.begin(), settled.end(),
                         [&](const nb::object& name) { return attribute(name.ptr()) == Py_True; });
-        if (passes) seen_ = version_of(own.ptr());
+        if (passes) seen_ = version;
         return passes;
     }
 
@@ -135,6 +136,7 @@ class TimeCount {
         const nb::object number = nb::steal(new_number(elapsed_));
         if (!number.is_valid() ||
             PyDict_SetItem(attributes, AttributeNames::get().elapsed, number.ptr()) != 0) {
+            forget();
             throw nb::python_error();
         }
         version_ = version_of(attributes);
