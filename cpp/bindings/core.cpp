@@ -14,23 +14,19 @@
 #include <vector>
 
 #include "bindings/batch.h"
+#include "bindings/discrete_range.h"
 #include "bindings/exclusive.h"
-#include "bindings/gil.h"
+#include "bindings/mailroom.h"
 #include "bindings/memory.h"
 #include "bindings/rows.h"
 #include "bindings/stepper.h"
 #include "engine/forked_copy.h"
-#include "engine/mailroom.h"
 #include "engine/watchdog.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-using envfleet::Mailroom;
-using envfleet::Nanoseconds;
-using envfleet::Patience;
 
 // What the garbage collector must know of a class that holds Python objects in cycles.
 template <typename Holder>
@@ -46,187 +42,12 @@ PyMethodDef block_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot block_slots[] = {{Py_tp_methods, block_methods}, {0, nullptr}};
 
-using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-Nanoseconds nanoseconds(double seconds) {
-    constexpr double longest = 1e9;  // thirty years: as good as for ever, and far from overflow
-    if (std::isnan(seconds)) throw nb::value_error("a time must be a number");
-    return static_cast<Nanoseconds>(std::clamp(seconds, 0.0, longest) * 1e9);
-}
-
-Patience patience(double pause, double yield) { return {nanoseconds(pause), nanoseconds(yield)}; }
-
-using Rows = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Statuses = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// What `take` returns: a command as it is, a ticket from here on: first_ticket + 4 * row + kind.
-constexpr uint32_t first_ticket = 1u << 16;
-static_assert(first_ticket - 1 <= envfleet::TurnWord::most_said);
-constexpr uint32_t ticket_kinds = 4;
-
-// Keeps the memory alive and refuses workers and rows that do not exist.
-class PyMailroom {
-  public:
-    PyMailroom(Memory memory, uint32_t workers, uint32_t rows, bool create)
-        : memory_(std::move(memory)),
-          room_(create ? Mailroom::create(checked(memory_, workers, rows), workers, rows)
-                       : Mailroom::attach(checked(memory_, workers, rows), workers, rows)),
-          out_(rows, 0) {}
-
-    void assign(uint32_t w, uint32_t first, uint32_t last) {
-        if (first >= last || last > out_.size()) throw nb::index_error("no such rows");
-        room_.assign(checked(w), {first, last - first});
-    }
-
-    void post(uint32_t first, uint32_t last, uint32_t command) {
-        if (first >= last || last > room_.workers()) throw nb::index_error("no such workers");
-        check_command(command);
-        room_.post(first, last, command);
-    }
-    void post_again(uint32_t w, uint32_t command) {
-        check_command(command);
-        room_.post_again(checked(w), command);
-    }
-
-    uint64_t turns() const { return room_.turns(); }
-
-    bool wait_done(double timeout, double pause, double yield) {
-        const envfleet::WithoutGil others_run;
-        return room_.wait_done(patience(pause, yield), envfleet::now() + nanoseconds(timeout));
-    }
-
-    bool is_finished(uint32_t w) const { return room_.is_finished(checked(w)); }
-    uint32_t status(uint32_t w) const { return room_.status(checked(w)); }
-
-    bool is_silent(uint32_t silence) const { return room_.is_silent(silence); }
-    bool is_garbled(uint32_t w) const { return room_.is_garbled(checked(w)); }
-
-    void send(Rows rows, uint32_t kind) {
-        if (kind >= ticket_kinds) throw nb::value_error("no such kind of ticket");
-        mark_out(rows, kind);  // all or none
-        for (size_t i = 0; i < rows.size(); ++i) {
-            const auto row = static_cast<uint32_t>(rows(i));
-            room_.send(worker_of(row), ticket_kinds * row + kind);
-        }
-        room_.wake();
-    }
-
-    uint32_t num_ready() const { return room_.num_ready(); }
-
-    bool wait_ready(uint32_t count, double timeout, double pause, double yield) {
-        const envfleet::WithoutGil others_run;
-        const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
-        return room_.wait_ready(count, patience(pause, yield), deadline);
-    }
-
-    size_t collect(Rows rows, Statuses statuses) {
-        if (rows.size() != statuses.size()) throw nb::value_error("expected a status a row");
-        size_t count = 0;
-        envfleet::Result result{};
-        uint32_t worker = 0;
-        while (count < rows.size() && room_.collect(result, worker)) {
-            if (out_[result.row] == 0 || result.status > most_status) {
-                room_.note_garbage(worker);
-                continue;
-            }
-            rows(count) = result.row;
-            out_[result.row] = 0;
-            statuses(count) = static_cast<uint8_t>(result.status);
-            ++count;
-        }
-        return count;
-    }
-
-    std::optional<uint32_t> kind_out(uint32_t row) const {
-        if (row >= out_.size()) throw nb::index_error("no such row");
-        if (out_[row] == 0) return std::nullopt;
-        return out_[row] - 1;
-    }
-    std::tuple<uint64_t, uint64_t> received(uint32_t w) const { return room_.received(checked(w)); }
-
-    void clear(uint32_t w) {
-        room_.clear(checked(w));
-        const auto [first, count] = room_.assigned(w);
-        std::fill_n(out_.begin() + first, count, uint8_t{0});
-    }
-
-    std::optional<uint32_t> take(uint32_t w, double timeout, double pause, double yield) {
-        checked(w);
-        const envfleet::WithoutGil others_run;
-        uint32_t command = 0, ticket = 0;
-        const Nanoseconds deadline = envfleet::now() + nanoseconds(timeout);
-        if (!room_.take(w, patience(pause, yield), deadline, command, ticket)) return std::nullopt;
-        if (command != 0) return command;
-        if (!room_.assigned(w).contains(ticket / ticket_kinds)) throw envfleet::GarbledError();
-        return first_ticket + ticket;
-    }
-
-    void finish(uint32_t w, uint32_t status) {
-        if (status > envfleet::TurnWord::most_said) throw nb::value_error("no such status");
-        room_.finish(checked(w), status);
-    }
-    void publish(uint32_t w, uint32_t row, uint32_t status) {
-        if (!room_.assigned(checked(w)).contains(row)) throw nb::index_error("no such row");
-        if (status > most_status) throw nb::value_error("no such status");
-        room_.publish(w, row, status);
-    }
-
-  private:
-    static constexpr uint32_t most_status = 254;  // of a single row: 255 stands for none
-
-    void mark_out(const Rows& rows, uint32_t kind) {
-        size_t marked = 0;
-        try {
-            for (; marked < rows.size(); ++marked) {
-                worker_of(rows(marked));
-                uint8_t& out = out_[static_cast<size_t>(rows(marked))];
-                if (out != 0) throw nb::value_error("a row was sent that is still out");
-                out = static_cast<uint8_t>(1 + kind);
-            }
-        } catch (...) {
-            while (marked-- > 0) out_[static_cast<size_t>(rows(marked))] = 0;
-            throw;
-        }
-    }
-    static void* checked(const Memory& memory, uint32_t workers, uint32_t rows) {
-        if (memory.size() < Mailroom::bytes(workers, rows)) {
-            throw nb::value_error("memory too small");
-        }
-        if (reinterpret_cast<uintptr_t>(memory.data()) % alignof(envfleet::Mailbox) != 0) {
-            throw nb::value_error("memory must be aligned to a cache line");
-        }
-        return memory.data();
-    }
-    static void check_command(uint32_t command) {
-        if (command == 0 || command >= first_ticket) throw nb::value_error("no such command");
-    }
-    uint32_t checked(uint32_t w) const {
-        if (w >= room_.workers()) throw nb::index_error("no such worker");
-        return w;
-    }
-    uint32_t worker_of(int64_t row) const {
-        for (uint32_t w = 0; w < room_.workers(); ++w) {
-            const auto [first, count] = room_.assigned(w);
-            if (row >= first && row < int64_t{first} + count) return w;
-        }
-        throw nb::index_error("no worker has such a row");
-    }
-
-    Memory memory_;
-    Mailroom room_;
-    std::vector<uint8_t>
-        out_;  // for each row 1 + the kind of its ticket, until its result is collected
-};
-
-}  // namespace
-
-NB_MODULE(_core, m) {
-    m.doc() = "The compiled part of envfleet.";
-    nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
-
+void bind_mailroom(nb::module_& m) {
+    using envfleet::Mailroom;
+    using envfleet::PyMailroom;
     nb::class_<PyMailroom>(m, "Mailroom", "Turns and tickets between a caller and its workers.")
-        .def(nb::init<Memory, uint32_t, uint32_t, bool>(), "memory"_a.noconvert(), "workers"_a,
-             "rows"_a, "create"_a)
+        .def(nb::init<PyMailroom::Memory, uint32_t, uint32_t, bool>(), "memory"_a.noconvert(),
+             "workers"_a, "rows"_a, "create"_a)
         .def_static("bytes", &Mailroom::bytes, "workers"_a, "rows"_a, "How much memory it needs.")
         .def("assign", &PyMailroom::assign, "worker"_a, "first"_a, "last"_a,
              "The worker has the rows first..last-1.")
@@ -259,10 +80,11 @@ NB_MODULE(_core, m) {
              "Wait for a command or a ticket; None when time ran out or a signal came.")
         .def("finish", &PyMailroom::finish, "worker"_a, "status"_a)
         .def("publish", &PyMailroom::publish, "worker"_a, "row"_a, "status"_a);
-    m.attr("FIRST_TICKET") = first_ticket;
-    m.attr("TICKET_KINDS") = ticket_kinds;
+    m.attr("FIRST_TICKET") = envfleet::first_ticket;
+    m.attr("TICKET_KINDS") = envfleet::ticket_kinds;
+}
 
-    envfleet::import_numpy();
+void bind_rows(nb::module_& m) {
     nb::class_<envfleet::RowWriter>(m, "RowWriter",
                                     "Copies observations into the rows of an array.")
         .def(nb::init<nb::object, nb::object, bool, nb::list, envfleet::RowWriter::OpenPage>(),
@@ -308,7 +130,9 @@ NB_MODULE(_core, m) {
             return envfleet::digest_of(bytes.c_str(), bytes.size(), before);
         },
         "data"_a, "before"_a, "A hash of bytes, after others that came to `before`.");
+}
 
+void bind_steps(nb::module_& m) {
     nb::class_<envfleet::StepSlot>(m, "StepSlot", nb::type_slots(collected<envfleet::StepSlot>),
                                    "What is called to step an environment.")
         .def(nb::init<>())
@@ -317,6 +141,14 @@ NB_MODULE(_core, m) {
              "From now on `env` is stepped, inside wrappers that only pass actions on and a time "
              "limit; by `otherwise` while they do more.")
         .def("__call__", &envfleet::StepSlot::step, "action"_a.none());
+
+    using envfleet::DiscreteRange;
+    nb::class_<DiscreteRange>(m, "DiscreteRange", "What a Discrete space contains, told quickly.")
+        .def(nb::init<nb::object, nb::object, nb::object, nb::object, nb::type_object, int64_t,
+                      int64_t>(),
+             "n"_a, "start"_a, "dtype"_a, "method"_a, "kind"_a, "first"_a, "end"_a)
+        .def_static("method_of", &DiscreteRange::method_of, "spaces"_a,
+                    "A method contains() for a class whose objects have such a range as `_quick`.");
 
     using envfleet::RowStepper;
     nb::class_<RowStepper>(m, "RowStepper", nb::type_slots(collected<RowStepper>),
@@ -333,8 +165,12 @@ NB_MODULE(_core, m) {
              "The next run is to step the rows from `first` on, one an action.")
         .def("run", &RowStepper::run, "row"_a,
              "Step the rows from this one on; the first that is not plain, with what it returned.")
+        .def("run_all", &RowStepper::run_all, "actions"_a.none(),
+             "A turn of all rows: begin and run in one, and none is at work if all are done.")
         .def_prop_ro("row", &RowStepper::row, "The row that was stepped last.");
+}
 
+void bind_fleet(nb::module_& m) {
     using envfleet::Exclusive;
     nb::class_<Exclusive>(m, "Exclusive", nb::type_slots(block_slots), nb::is_weak_referenceable(),
                           "Lets one thread at a time use a fleet.")
@@ -360,8 +196,15 @@ NB_MODULE(_core, m) {
              "The same for the actions of some rows.")
         .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
         .def("results", &Batch::results, "observations"_a.none(), "copy"_a, "infos"_a,
-             "What a step returns; observations that are not given are those that lie here.");
+             "What a step returns; observations that are not given are those that lie here.")
+        .def("plain_results", &Batch::plain_results, "observations"_a.none(), "copy"_a,
+             "The same where no environment has infos; None if some have.")
+        .def("step", &Batch::step, "stepper"_a, "actions"_a.none(), "copy"_a,
+             "A whole step: what it returns; None if the actions do not fit and nothing happened; "
+             "else where to go on, as of run_all, or (rows, None) if only infos are left.");
+}
 
+void bind_process(nb::module_& m) {
     m.def("make_private", &envfleet::make_private, "memory"_a.noconvert(),
           "Turn whole pages of shared memory into a copy of this process's own, where they are.");
     m.def("count_up", &envfleet::count_up, "cell"_a.noconvert(),
@@ -382,4 +225,17 @@ NB_MODULE(_core, m) {
         "the row at work, in the first, counts that.");
     m.def("exit_with_process", &envfleet::exit_with_process, "pid"_a,
           "From now on this process ends at once when the process `pid` ends.");
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "The compiled part of envfleet.";
+    nb::set_leak_warnings(false);  // a fleet that lives until the interpreter ends is no leak
+    envfleet::import_numpy();
+    bind_mailroom(m);
+    bind_rows(m);
+    bind_steps(m);
+    bind_fleet(m);
+    bind_process(m);
 }

@@ -98,6 +98,43 @@ class Visit {
     Exclusive* place_;
 };
 
+// A call that must be the only one of its object: two threads in one environment would break it.
+// Whoever calls past a fleet, which lets nobody else in, is refused here.
+class InUse {
+  public:
+    // A call, from now on until this ends.
+    class Scope {
+      public:
+        explicit Scope(InUse& place) : place_(place) {
+            place_.check();
+            place_.is_used_ = true;
+        }
+        ~Scope() { place_.is_used_ = false; }
+        Scope(const Scope&) = delete;
+        Scope& operator=(const Scope&) = delete;
+
+      private:
+        InUse& place_;
+    };
+
+    void check() const {
+        if (is_used_) refuse();
+    }
+
+  private:
+    [[noreturn]] static void refuse() {
+        const nb::object type = nb::module_::import_("envfleet.errors").attr("FleetInUseError");
+        const nb::object error = type(
+            "This fleet is in use by another thread, which has not come back from it yet. Nothing "
+            "was done: give each thread a fleet of its own, or a lock to take turns.",
+            "step");
+        PyErr_SetObject(type.ptr(), error.ptr());
+        throw nb::python_error();
+    }
+
+    bool is_used_ = false;
+};
+
 template <class Work>
 PyObject* unless_raised(const Work& work) noexcept {
     try {

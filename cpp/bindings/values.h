@@ -4,6 +4,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +14,7 @@
 
 #include "bindings/numpy.h"
 #include "engine/fields.h"
+#include "engine/random.h"
 
 namespace envfleet {
 
@@ -87,6 +91,22 @@ inline NamedValues named_values_from(nb::handle dict) {
     return values;
 }
 
+inline std::vector<NamedValues> all_named_values_from(const nb::list& dicts) {
+    std::vector<NamedValues> values;
+    for (nb::handle each : dicts) values.push_back(named_values_from(each));
+    return values;
+}
+
+// A non-negative integer of any size, as 32 bits at a time, the lowest first.
+inline std::vector<uint32_t> words_from(const nb::int_& number) {
+    const size_t bits = nb::cast<size_t>(number.attr("bit_length")());
+    const size_t count = std::max<size_t>(1, (bits + 31) / 32);
+    const nb::bytes bytes = nb::cast<nb::bytes>(number.attr("to_bytes")(4 * count, "little"));
+    std::vector<uint32_t> words(count);
+    std::memcpy(words.data(), bytes.c_str(), 4 * count);
+    return words;
+}
+
 inline nb::object array_of(const std::vector<double>& numbers) {
     npy_intp size = static_cast<npy_intp>(numbers.size());
     PyObject* array = PyArray_SimpleNew(1, &size, NPY_DOUBLE);
@@ -111,6 +131,15 @@ inline nb::object object_from(const Value& value) {
         nb::object operator()(const std::vector<double>& v) const { return array_of(v); }
     };
     return std::visit(Converter{}, value);
+}
+
+// The state of a generator: two numbers of 128 bits in halves, and half a draw, if it is left over.
+inline nb::object object_from(const Rng& rng) {
+    auto halves = [](Rng::Wide wide) {
+        return nb::make_tuple(static_cast<uint64_t>(wide >> 64), static_cast<uint64_t>(wide));
+    };
+    return nb::make_tuple(halves(rng.state()), halves(rng.increment()),
+                          static_cast<int>(rng.has_half()), rng.half());
 }
 
 }  // namespace envfleet

@@ -10,17 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/failures.h"
 #include "engine/fields.h"
 #include "engine/random.h"
 #include "engine/rows.h"
 
 namespace envfleet {
-
-// An environment threw. The others went on.
-struct Failure {
-    size_t env;
-    std::string message;
-};
 
 // What an episode yet to come is to be played with; without a seed the generator runs on.
 struct EpisodePlan {
@@ -43,7 +38,7 @@ struct PoolSetup {
     unsigned threads;
     bool adaptive;  // threads only where they pay off
     Buffers buffers;
-    // Called in step() and reset() before a long wait for threads; see Crew.
+    // Called in step() and reset() before a long wait for threads; see Turns.
     std::function<void()> before_long_wait = nullptr;
 };
 

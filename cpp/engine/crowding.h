@@ -1,9 +1,9 @@
-// How long to stay awake, and when not to: on a core that strangers need as well.
+// How long to stay awake, and when not to: on a core that other programs need as well.
 //
-// To the kernel, whoever waits awake uses up his share of a crowded core, and whoever offers it by
-// sched_yield() is in no hurry: he gets it back when the stranger's time is over, milliseconds
-// later. Whoever sleeps is owed something, and goes first when he is woken. So on a crowded core
-// waiting awake is the slowest way to wait.
+// A thread that waits awake uses up its share of a crowded core. A thread that offers its core, by
+// sched_yield(), tells the kernel that it is in no hurry: it gets the core back when the other
+// program's time is over, milliseconds later. A thread that sleeps is owed something, and goes
+// first when it is woken. So on a crowded core waiting awake is the slowest way to wait.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,16 @@ struct Patience {
     Nanoseconds yield;
 };
 
-// What one who waits has noticed of strangers on his core: that they had it while he wanted it.
+// What a thread that waits has noticed of other programs on its core: that they had it while the
+// thread wanted it.
 //
-// One such gap may be anything. After a second one soon after he is hasty for a term: he pauses
-// briefly, then sleeps. Then he looks again, and each term that follows at once is twice as long.
+// One such gap may be anything. After a second one soon after, the thread is hasty for a term: it
+// pauses briefly, then sleeps. Then it looks again, and each term that follows at once is twice as
+// long.
 class Crowding {
   public:
-    // Those who work together have the core back sooner; strangers use up what the kernel gives
-    // them.
+    // Threads that work together have the core back sooner; other programs use up what the kernel
+    // gives them.
     static constexpr Nanoseconds gap = 500'000;
 
     bool is_hasty() const { return left_ > 0; }
@@ -37,9 +39,9 @@ class Crowding {
         return {std::min(wanted.pause, brief), 0};
     }
 
-    // How long he was without a look at what he waits for, at most.
+    // How long the thread was without a look at what it waits for, at most.
     void note(Nanoseconds longest) {
-        if (is_hasty()) return;  // he did not stay to see
+        if (is_hasty()) return;  // it did not stay to see
         if (longest < gap) {
             if (calm_ < enough && ++calm_ == enough) term_ = first_term;
             return;

@@ -36,7 +36,8 @@
 //     static std::vector<std::byte> save(const State&);  static void load(State&, span);
 //                                                     instead of saved(); load() changes nothing
 //                                                     if it throws
-//     static void step_block(...);                    // many rows at once, see below
+//     static void step_block(...);                    // many rows at once, see HasBlock
+//     static constexpr size_t block_rows = 64;        // how many at most: goes with step_block()
 #pragma once
 
 #include <concepts>
@@ -76,14 +77,25 @@ concept NamesParameters =
 template <class Env>
 concept HasSave = requires(const typename Env::State& state) { Env::save(state); };
 
-// Steps `count` environments with equal parameters. Rows awaiting a reset are stepped too and the
-// result thrown away, so it must accept any state, and draw no random numbers.
+// Steps `count` environments with equal parameters, block_rows of them at most. Rows awaiting a
+// reset are stepped too and the result thrown away, so it must accept any state, and draw no random
+// numbers.
 template <class Env>
 concept HasBlock = requires(typename Env::State* states, const typename Env::Params& params,
                             const typename Env::Action* actions, double* rewards,
                             uint8_t* terminated, float* observations) {
     Env::step_block(states, params, actions, size_t{}, rewards, terminated, observations);
 };
+
+// How many rows step_block() is called with at most. The environment says it, since it may keep
+// arrays of this size.
+template <HasBlock Env>
+constexpr size_t rows_of_a_block() {
+    static_assert(requires { Env::block_rows; }, "step_block() needs block_rows beside it");
+    static_assert(Env::block_rows > 0 && Env::block_rows % 8 == 0,
+                  "flags of a block are looked at eight at a time");
+    return Env::block_rows;
+}
 
 template <class Env>
 concept Environment = requires(typename Env::State& state, Rng& rng,

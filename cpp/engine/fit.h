@@ -91,4 +91,16 @@ inline void check_fit(const RowSizes& sizes, const RowSizes& room) {
     }
 }
 
+// The same for each environment's parameters; says whose do not fit.
+template <Environment Env>
+void check_all_fit(const std::vector<typename Env::Params>& params, const RowSizes& room) {
+    for (size_t env = 0; env < params.size(); ++env) {
+        try {
+            check_fit(row_sizes<Env>(params[env]), room);
+        } catch (const std::invalid_argument& error) {
+            throw std::invalid_argument("environment " + std::to_string(env) + ": " + error.what());
+        }
+    }
+}
+
 }  // namespace envfleet

@@ -30,83 +30,14 @@
 #include <cstdint>
 #include <limits>
 #include <new>
-#include <stdexcept>
 #include <tuple>
 #include <vector>
 
-#include "engine/seats.h"
+#include "engine/cores.h"
+#include "engine/mailbox.h"
 #include "engine/waiting.h"
 
 namespace envfleet {
-
-// A turn and what is said of it, its command or its status, in one number: both are there or none.
-class TurnWord {
-  public:
-    TurnWord() = default;
-    explicit TurnWord(uint64_t bits) : bits_(bits) {}
-    TurnWord(uint64_t turn, uint32_t said) : bits_(turn << said_bits | (said & most_said)) {}
-
-    static constexpr uint32_t most_said = 0xffff;
-
-    uint64_t bits() const { return bits_; }
-    uint32_t said() const { return static_cast<uint32_t>(bits_ & most_said); }
-    bool is_same_turn(TurnWord other) const { return (bits_ ^ other.bits_) >> said_bits == 0; }
-    TurnWord with(uint32_t said) const { return {bits_ >> said_bits, said}; }
-    TurnWord next(uint32_t said) const { return {(bits_ >> said_bits) + 1, said}; }
-
-  private:
-    static constexpr int said_bits = 16;
-    uint64_t bits_ = 0;
-};
-
-struct Mailbox {
-    // The caller's line.
-    alignas(64) std::atomic<uint64_t> posted{0};  // a TurnWord with the command
-    std::atomic<uint64_t> sent{0};
-    std::atomic<uint64_t> collected{0};
-    uint32_t first_row{0};
-    uint32_t rows{0};
-    // The worker's line.
-    alignas(64) std::atomic<uint64_t> finished{0};  // a TurnWord with the status
-    std::atomic<uint64_t> taken{0};
-    std::atomic<uint64_t> published{0};
-    std::atomic<uint32_t> asleep{0};
-    Seat seat;
-};
-
-// One environment's result, as its worker leaves it for the caller.
-struct Result {
-    uint64_t number;  // as counted by `published`
-    Nanoseconds when;
-    uint32_t row;
-    uint32_t status;
-};
-
-// A place in the rings of a worker's mailbox, one an environment: none has more than one ticket
-// out.
-struct Slot {
-    Result result;
-    uint64_t ticket;  // below the lower half of its number, as counted by `sent`
-};
-
-struct Lobby {
-    Bell go;
-    SharedBell done;
-    alignas(64) std::atomic<uint32_t> wanted{0};
-    Seat seat;
-};
-
-struct RowRange {
-    uint32_t first;
-    uint32_t count;
-
-    bool contains(uint32_t row) const { return row - first < count; }
-};
-
-// The memory holds what nobody who keeps to the rules can have written.
-struct GarbledError : std::runtime_error {
-    GarbledError() : std::runtime_error("garbage was written into the shared block") {}
-};
 
 // A view on memory that all processes share; the memory outlives the view.
 class Mailroom {
@@ -419,7 +350,7 @@ class Mailroom {
                           before_sleep);
     }
 
-    // One who is asleep although the memory says that he is not would never hear of his work.
+    // A worker that sleeps although the memory says that it is awake would never hear of its work.
     template <class Awaited>
     void ring_again(Awaited awaited) {
         uint32_t whom = 0;
@@ -427,13 +358,13 @@ class Mailroom {
         if (whom != 0) lobby_->go.ring(whom);
     }
 
-    cpu_set_t leave_seat(Seat& seat) const {
+    Cores leave_seat(Seat& seat) const {
         seat.leave();
         return others_than(seat);
     }
 
-    cpu_set_t others_than(const Seat& seat) const {
-        cpu_set_t cores = no_cores();
+    Cores others_than(const Seat& seat) const {
+        Cores cores;
         if (&seat != &lobby_->seat) lobby_->seat.add_to(cores);
         for (uint32_t w = 0; w < workers_; ++w) {
             if (&seat != &boxes_[w].seat) boxes_[w].seat.add_to(cores);
@@ -502,7 +433,5 @@ class Mailroom {
     std::vector<Known> known_;  // one a worker
     Crowding crowding_;         // of this process
 };
-
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "atomics in shared memory need no locks");
 
 }  // namespace envfleet

@@ -5,25 +5,28 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <bit>
 #include <cstring>
-#include <deque>
 #include <exception>
-#include <limits>
-#include <memory>
-#include <mutex>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "engine/any_pool.h"
-#include "engine/crew.h"
 #include "engine/environment.h"
-#include "engine/errands.h"
+#include "engine/failures.h"
 #include "engine/fit.h"
+#include "engine/flags.h"
+#include "engine/plans.h"
+#include "engine/reset_options.h"
 #include "engine/snapshot.h"
+#include "engine/team.h"
+#include "engine/tickets.h"
+#include "engine/turns.h"
 
 namespace envfleet {
 
@@ -33,6 +36,7 @@ class Pool final : public AnyPool {
     using State = typename Env::State;
     using Params = typename Env::Params;
     using Action = typename Env::Action;
+    using Options = OptionsOf<Env>;
 
     // `params`: one for all, or one an environment.
     Pool(PoolSetup setup, std::vector<Params> params)
@@ -41,17 +45,18 @@ class Pool final : public AnyPool {
           limits_(std::move(setup.time_limits)),
           out_(std::move(setup.buffers)),
           params_(std::move(params)),
+          plans_(num_envs_),
           rngs_(num_envs_),
           elapsed_(num_envs_),
-          errands_of_(num_envs_),
+          tickets_of_(num_envs_),
           room_{row_bytes(out_.observations), row_bytes(out_.infos),
                 envfleet::action_size<Env>(params_.front()),
                 envfleet::action_limits<Env>(params_.front())},
           action_size_(room_.action),
-          crew_(num_envs_, setup.threads, setup.adaptive, std::move(setup.before_long_wait)),
-          errands_(num_envs_, setup.threads, setup.adaptive,
-                   [this](size_t env) { run_errand(env); }) {
-        check_all_fit();
+          team_(setup.threads, num_envs_),
+          turns_(team_, num_envs_, setup.adaptive, std::move(setup.before_long_wait)),
+          tickets_(team_, num_envs_, setup.adaptive, [this](size_t env) { run_ticket(env); }) {
+        check_arrays();
         states_.reserve(num_envs_);
         for (size_t env = 0; env < num_envs_; ++env) {
             if constexpr (std::is_constructible_v<State, const Params&>) {
@@ -77,9 +82,9 @@ class Pool final : public AnyPool {
     }
 
     void step(const std::byte* actions, std::span<const Twin> twins) override {
-        errands_.check_here();
-        forget_failures();
-        crew_.run([this, actions, twins](size_t first, size_t last) {
+        tickets_.check_here();
+        failures_.forget();
+        turns_.run([this, actions, twins](size_t first, size_t last) {
             step_rows(first, last, actions);
             for (const auto& [rows, copy, size] : twins) {
                 std::memcpy(copy + first * size, rows + first * size, (last - first) * size);
@@ -87,13 +92,15 @@ class Pool final : public AnyPool {
         });
     }
 
-    void check_options(const std::vector<NamedValues>& options) const override { parse(options); }
+    void check_options(const std::vector<NamedValues>& options) const override {
+        parsed_options<Env>(options);
+    }
 
     void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) override {
-        errands_.check_here();
-        const auto parsed = parse(options);
-        forget_failures();
-        crew_.run([&](size_t first, size_t last) {
+        tickets_.check_here();
+        const auto parsed = parsed_options<Env>(options);
+        failures_.forget();
+        turns_.run([&](size_t first, size_t last) {
             for (size_t env = first; env < last; ++env) {
                 out_.turns[env] = Turn::none;
                 if (mask[env]) reset_as_asked(env, parsed);
@@ -102,59 +109,53 @@ class Pool final : public AnyPool {
     }
 
     void send(std::span<const int64_t> rows, const std::byte* actions) override {
-        for (const int64_t env : rows) errands_of_[env] = {false, actions};
-        errands_.send(rows);
+        for (const int64_t env : rows) tickets_of_[env] = {false, actions};
+        tickets_.send(rows);
     }
 
     void send_resets(const std::vector<NamedValues>& options) override {
-        errands_.check_here();
-        sent_options_ = parse(options);
-        forget_failures();
-        std::fill(errands_of_.begin(), errands_of_.end(), Errand{true, nullptr});
+        tickets_.check_here();
+        sent_options_ = parsed_options<Env>(options);
+        failures_.forget();
+        std::fill(tickets_of_.begin(), tickets_of_.end(), Ticket{true, nullptr});
         std::vector<int64_t> everyone(num_envs_);
         std::iota(everyone.begin(), everyone.end(), 0);
-        errands_.send(everyone);
+        tickets_.send(everyone);
     }
 
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) override {
-        return errands_.receive(rows, deadline);
+        return tickets_.receive(rows, deadline);
     }
-    bool may_wait_for(size_t count) const override { return errands_.may_wait_for(count); }
-    bool recall(Nanoseconds deadline) override { return errands_.recall(deadline); }
-    size_t rows_out() const override { return errands_.out(); }
-    std::vector<int64_t> rows_under_way() override { return errands_.under_way(); }
+    bool may_wait_for(size_t count) const override { return tickets_.may_wait_for(count); }
+    bool recall(Nanoseconds deadline) override { return tickets_.recall(deadline); }
+    size_t rows_out() const override { return tickets_.out(); }
+    std::vector<int64_t> rows_under_way() override { return tickets_.under_way(); }
 
     std::optional<Failure> failure() const override {
-        return first_failure([](size_t) { return true; });
+        return failures_.first([](size_t) { return true; });
     }
     std::optional<Failure> failure_among(std::span<const int64_t> rows) const override {
-        return first_failure([rows](size_t env) {
+        return failures_.first([rows](size_t env) {
             return std::find(rows.begin(), rows.end(), static_cast<int64_t>(env)) != rows.end();
         });
     }
 
     void plan_episode(size_t env, const EpisodePlan& plan) override {
-        errands_.check_here();
-        Episode episode{params_from<Env>(plan.parameters), plan.time_limit, plan.seed};
-        check_fit(row_sizes<Env>(episode.params), room_);
-        const std::lock_guard lock(plans_mutex_);
+        tickets_.check_here();
+        Params params = params_from<Env>(plan.parameters);
+        check_fit(row_sizes<Env>(params), room_);
         one_params_each();
-        plans_.resize(num_envs_);
-        plans_[env].push_back(std::move(episode));
-        note_lack_of_plans();
+        plans_.add(env, {std::move(params), plan.time_limit, plan.seed});
     }
     void forget_plans(size_t env) override {
-        errands_.check_here();
-        const std::lock_guard lock(plans_mutex_);
-        if (!plans_.empty()) plans_[env].clear();
-        note_lack_of_plans();
+        tickets_.check_here();
+        plans_.forget(env);
     }
     size_t plans(size_t env) const override {
-        errands_.check_here();
-        const std::lock_guard lock(plans_mutex_);
-        return plans_.empty() ? 0 : plans_[env].size();
+        tickets_.check_here();
+        return plans_.count(env);
     }
-    bool lacks_plans() const override { return lacks_plans_.load(std::memory_order_relaxed); }
+    bool lacks_plans() const override { return plans_.are_lacking(); }
     void adopt_plan(size_t env) override {
         begin_planned(env);
         show(env, out_.observations, out_.infos);
@@ -234,17 +235,10 @@ class Pool final : public AnyPool {
     }
 
   private:
-    struct None {};
-    struct Episode {
-        Params params;
-        int64_t time_limit;
-        std::optional<uint32_t> seed;
-    };
-    struct Errand {
+    struct Ticket {
         bool is_reset;
         const std::byte* actions;
     };
-    static constexpr size_t block = 64;
     static constexpr int64_t most_steps = int64_t{1} << 53;
 
     // A value that cannot be is refused, and the state stays as it was.
@@ -283,19 +277,12 @@ class Pool final : public AnyPool {
     }
 
     // Rows share arrays: one that writes more than the others would write into its neighbour's.
-    void check_all_fit() const {
+    void check_arrays() const {
         if (row_bytes(out_.final_observations) != room_.observation ||
             row_bytes(out_.final_infos) != room_.info) {
             throw std::invalid_argument("the arrays of last observations and infos do not fit.");
         }
-        for (size_t env = 0; env < params_.size(); ++env) {
-            try {
-                check_fit(row_sizes<Env>(params_[env]), room_);
-            } catch (const std::invalid_argument& error) {
-                throw std::invalid_argument("environment " + std::to_string(env) + ": " +
-                                            error.what());
-            }
-        }
+        check_all_fit<Env>(params_, room_);
     }
 
     // Of parameters that were changed.
@@ -310,21 +297,11 @@ class Pool final : public AnyPool {
         if (params_.size() != num_envs_) params_.assign(num_envs_, Params(params_.front()));
     }
 
-    void note_lack_of_plans() {
-        const auto none = [](const auto& episodes) { return episodes.empty(); };
-        lacks_plans_.store(std::any_of(plans_.begin(), plans_.end(), none),
-                           std::memory_order_relaxed);
-    }
-
     void begin_planned(size_t env) {
-        const std::lock_guard lock(plans_mutex_);
-        if (plans_[env].empty()) throw std::logic_error("no episode was planned");
-        Episode& next = plans_[env].front();
+        PlannedEpisode<Params> next = plans_.take(env);
         params_[env] = std::move(next.params);
         limits_[env] = next.time_limit;
         if (next.seed) rngs_[env].seed({&*next.seed, 1});
-        plans_[env].pop_front();
-        if (plans_[env].empty()) lacks_plans_.store(true, std::memory_order_relaxed);
     }
 
     Action action_of(size_t env, const std::byte* actions) const {
@@ -357,8 +334,9 @@ class Pool final : public AnyPool {
     void step_rows(size_t first, size_t last, const std::byte* actions) {
         if constexpr (HasBlock<Env>) {
             if (params_.size() == 1) {
-                for (; first < last; first += block) {
-                    step_block(first, std::min(block, last - first), actions);
+                constexpr size_t most = rows_of_a_block<Env>();
+                for (; first < last; first += most) {
+                    step_block(first, std::min(most, last - first), actions);
                 }
                 return;
             }
@@ -385,7 +363,8 @@ class Pool final : public AnyPool {
         requires HasBlock<Env>
     {
         const bool at_once = autoreset_ == Autoreset::same_step;
-        std::array<uint8_t, block> special{};  // rows that need a reset as well, or instead
+        std::array<uint8_t, rows_of_a_block<Env>()>
+            special{};  // rows that need a reset as well, or instead
         if (!at_once) std::copy_n(out_.finished + first, count, special.begin());
         Env::step_block(&states_[first], params_.front(),
                         reinterpret_cast<const Action*>(actions) + first, count,
@@ -411,19 +390,6 @@ class Pool final : public AnyPool {
         for (size_t i = 0; i < count; ++i) finished[i] = terminated[i] | truncated[i];
     }
 
-    // Eight flags at a look: few are set, and asking each would be one guess of the processor each.
-    template <class Visit>
-    static void for_each_set(const std::array<uint8_t, block>& flags, Visit visit) {
-        for (size_t start = 0; start < block; start += 8) {
-            uint64_t word;
-            std::memcpy(&word, &flags[start], sizeof word);
-            if constexpr (std::endian::native == std::endian::big) word = __builtin_bswap64(word);
-            for (; word != 0; word &= word - 1) {
-                visit(start + static_cast<size_t>(std::countr_zero(word)) / 8);
-            }
-        }
-    }
-
     void end_turn(size_t env) {
         out_.turns[env] = Turn::stepped;
         out_.finished[env] = out_.terminated[env] | out_.truncated[env];
@@ -444,7 +410,7 @@ class Pool final : public AnyPool {
     template <class Opts>
     void restart(size_t env, const Opts& options) {
         elapsed_[env] = 0;
-        if (!plans_.empty()) begin_planned(env);
+        if (plans_.are_used()) begin_planned(env);
         if constexpr (HasOptions<Env>) {
             Env::reset(states_[env], rngs_[env], params_of(env), options);
         } else {
@@ -463,73 +429,16 @@ class Pool final : public AnyPool {
         try {
             action();
         } catch (const std::exception& error) {
-            note_failure(env, error.what());
+            failures_.note(env, error.what());
         } catch (...) {
-            note_failure(env, "an exception of unknown type");
+            failures_.note(env, "an exception of unknown type");
         }
     }
 
-    void note_failure(size_t env, const char* message) {
-        const std::lock_guard lock(failures_mutex_);
-        failures_.push_back({env, message});
-        has_failed_.store(true, std::memory_order_release);
-    }
-    void forget_failures() {
-        if (!has_failed_.load(std::memory_order_acquire)) return;
-        const std::lock_guard lock(failures_mutex_);
-        failures_.clear();
-        has_failed_.store(false, std::memory_order_release);
-    }
-    template <class Counts>
-    std::optional<Failure> first_failure(const Counts& counts) const {
-        if (!has_failed_.load(std::memory_order_acquire)) return {};
-        const std::lock_guard lock(failures_mutex_);
-        const Failure* first = nullptr;
-        for (const Failure& failure : failures_) {
-            if (counts(failure.env) && (!first || failure.env < first->env)) first = &failure;
-        }
-        return first ? std::optional(*first) : std::nullopt;
-    }
-
-    // -- options of a reset
-    // ------------------------------------------------------------------------
-
-    static auto options_type() {
-        if constexpr (HasOptions<Env>) {
-            return typename Env::ResetOptions{};
-        } else {
-            return None{};
-        }
-    }
-    using Options = decltype(options_type());
-
-    // One for every environment, or none at all.
-    static std::vector<Options> parse(const std::vector<NamedValues>& options) {
-        std::vector<Options> parsed(options.size());
-        for (size_t env = 0; env < options.size(); ++env) {
-            for (const auto& [name, value] : options[env]) set_option(parsed[env], name, value);
-            if constexpr (HasOptions<Env>) parsed[env].check();
-        }
-        return parsed;
-    }
-
-    static void set_option(Options& options, const std::string& name, const Value& value) {
-        std::string known = "none";
-        if constexpr (HasOptions<Env>) {
-            if (set_field(Options::fields(), options, name, value)) return;
-            known.clear();
-            for (const auto& each : field_names(Options::fields())) {
-                known += (known.empty() ? "" : ", ") + each;
-            }
-        }
-        throw std::invalid_argument("unknown reset option '" + name +
-                                    "'; this environment knows: " + known + ".");
-    }
-
-    void run_errand(size_t env) {
-        const Errand errand = errands_of_[env];
-        if (errand.is_reset) return reset_as_asked(env, sent_options_);
-        guarded(env, [&] { step_row(env, errand.actions); });
+    void run_ticket(size_t env) {
+        const Ticket ticket = tickets_of_[env];
+        if (ticket.is_reset) return reset_as_asked(env, sent_options_);
+        guarded(env, [&] { step_row(env, ticket.actions); });
     }
 
     void reset_as_asked(size_t env, const std::vector<Options>& options) {
@@ -546,22 +455,19 @@ class Pool final : public AnyPool {
     std::vector<int64_t> limits_;
     Buffers out_;
     std::vector<Params> params_;
-    std::vector<std::deque<Episode>> plans_;  // none at all, or one queue an environment
-    mutable std::mutex plans_mutex_;          // of the queues: rows that are out use theirs up
-    std::atomic<bool> lacks_plans_{false};
+    Plans<Params> plans_;
     std::vector<State> states_;
     std::vector<Rng> rngs_;
     std::vector<int64_t> elapsed_;
-    std::vector<Failure> failures_;
-    mutable std::mutex failures_mutex_;
-    std::atomic<bool> has_failed_{false};
-    std::vector<Errand> errands_of_;     // what each row that is out is to do
+    Failures failures_;
+    std::vector<Ticket> tickets_of_;     // what each row that is out is to do
     std::vector<Options> sent_options_;  // of resets that are out
     const RowSizes room_;                // what there is place for in a row
     const size_t action_size_;
-    // Last: their threads end before what they work on.
-    Crew crew_;
-    Errands errands_;
+    // Last: the threads end before what they work on.
+    Team team_;
+    Turns turns_;
+    Tickets tickets_;
 };
 
 }  // namespace envfleet

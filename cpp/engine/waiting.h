@@ -1,4 +1,7 @@
-// How one process waits for another: pause, then yield, then sleep.
+// How threads and processes wait for each other: pause, then yield, then sleep.
+//
+// This file and cores.h hold all that depends on the operating system's way to run threads: here it
+// is futexes, and what tells one process of the end of another.
 //
 // A blocking wake-up across cores costs tens of microseconds, a hand-over between two awake sides
 // a tenth of one. So a waiter stays awake for as long as the other side is likely to answer, and
@@ -8,7 +11,9 @@
 #pragma once
 
 #include <linux/futex.h>
-#include <sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,8 +25,8 @@
 #include <cstdint>
 
 #include "engine/clock.h"
+#include "engine/cores.h"
 #include "engine/crowding.h"
-#include "engine/seats.h"
 
 namespace envfleet {
 
@@ -67,7 +72,7 @@ struct SharedBell {
 // Sleeps until `ready()` holds, the deadline passes or a signal arrives; returns `ready()`.
 // A signal ends the sleep so that the caller can run its handlers.
 template <class Ready>
-bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const cpu_set_t& taken) {
+bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const Cores& taken) {
     const KeepAway elsewhere(taken);
     sleeper.asleep.fetch_add(1, std::memory_order_seq_cst);
     const timespec until{deadline / 1'000'000'000, deadline % 1'000'000'000};
@@ -101,7 +106,7 @@ bool stay_awake(Ready ready, Patience patience, Crowding& crowding) {
         if (last < pause_end) {
             for (int i = 0; i < 16 && !(is_ready = ready()); ++i) cpu_pause();
         } else {
-            sched_yield();
+            offer_core();
             is_ready = ready();
         }
         const Nanoseconds look = now();
@@ -119,9 +124,52 @@ bool wait_until(Sleeper sleeper, Ready ready, Patience patience, Crowding& crowd
                 Nanoseconds deadline, BeforeSleep before_sleep) {
     if (ready()) return true;
     if (stay_awake(ready, crowding.fitting(patience), crowding)) return true;
-    const cpu_set_t taken = before_sleep();
+    const Cores taken = before_sleep();
     // On crowded cores nobody knows better than the kernel which to wake up on.
-    return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? no_cores() : taken);
+    return sleep_until(sleeper, ready, deadline, crowding.is_hasty() ? Cores() : taken);
 }
+
+// Has the kernel continue this process, should it be stopped (SIGSTOP), when the thread ends that
+// started it. To be called by the main thread: the kernel forgets what another one asked for when
+// that one ends. SIGCONT does nothing to a process that was not stopped.
+inline void be_continued_at_parents_end() { prctl(PR_SET_PDEATHSIG, SIGCONT); }
+
+// The end of another process, to be waited for. A thread that sleeps on a pidfd costs nothing.
+// Where the kernel has none, or a sandbox forbids them, it looks now and then.
+class ProcessEnd {
+  public:
+    explicit ProcessEnd(int pid)
+        : pid_(pid), pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
+        is_past_ = pidfd_ == -1 && errno == ESRCH;
+        is_parents_ = getppid() == pid;
+    }
+
+    // Whether it was there before anybody could wait for it.
+    bool is_past() const { return is_past_; }
+
+    void wait() const {
+        if (pidfd_ == -1) {
+            while (seems_alive()) poll(nullptr, 0, look_every);
+            return;
+        }
+        pollfd watched{pidfd_, POLLIN, 0};
+        while (poll(&watched, 1, -1) == -1 && errno == EINTR) {
+        }
+    }
+
+  private:
+    static constexpr int look_every = 500;  // milliseconds
+
+    // A child sees its parent's end by having another parent; anybody else by there being no such
+    // process.
+    bool seems_alive() const {
+        return is_parents_ ? getppid() == pid_ : kill(pid_, 0) == 0 || errno == EPERM;
+    }
+
+    int pid_;
+    int pidfd_;
+    bool is_past_;
+    bool is_parents_;
+};
 
 }  // namespace envfleet

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <stdexcept>
@@ -237,7 +239,7 @@ std::vector<int64_t> received(Counters& fleet, size_t count) {
 
 // Under the thread sanitizer too: rows go out in batches and come back in any order, each as often
 // as it was sent, and none sees a step of another.
-void test_errands(bool adaptive) {
+void test_tickets(bool adaptive) {
     for (const unsigned threads : {1u, 2u, 3u, 8u}) {
         Counters fleet(20, Autoreset::next_step, threads, adaptive);
         const std::vector<int64_t> actions(20, 1);
@@ -265,7 +267,7 @@ void test_errands(bool adaptive) {
     }
 }
 
-void test_errands_that_fail_tell_of_their_own_rows() {
+void test_tickets_that_fail_tell_of_their_own_rows() {
     Counters fleet(8, Autoreset::next_step, 2, false, {{.length = 100}});
     std::vector<int64_t> actions(8, 1);
     actions[5] = 9;
@@ -279,7 +281,7 @@ void test_errands_that_fail_tell_of_their_own_rows() {
     check(!fleet.pool.failure_among(received(fleet, 8)));
 }
 
-void test_errands_are_waited_for_until_a_deadline() {
+void test_tickets_are_waited_for_until_a_deadline() {
     Counters fleet(2, Autoreset::next_step, 2, false);
     fleet.reset();
     const std::vector<int64_t> actions(2, 8);
@@ -299,7 +301,7 @@ void send_slow(Counters& fleet, const std::vector<int64_t>& rows) {
     while (!takes_its_time) std::this_thread::yield();
 }
 
-void test_errands_are_recalled_until_a_deadline() {
+void test_tickets_are_recalled_until_a_deadline() {
     Counters fleet(8, Autoreset::next_step, 2, false, {{.length = 100}});
     fleet.reset();
     for (int64_t turn = 1; turn <= 3; ++turn) {
@@ -318,6 +320,28 @@ void test_errands_are_recalled_until_a_deadline() {
     check_row(fleet, 5, 2, 0);
 }
 
+size_t num_threads() {
+    const std::filesystem::directory_iterator all("/proc/self/task");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+void test_turns_and_tickets_share_one_team() {
+    const std::vector<int64_t> actions(8, 1);
+    const size_t before = num_threads();
+    Counters fleet(8, Autoreset::next_step, 2, false);
+    check(num_threads() == before);  // none before there is work
+    for (int turn = 0; turn < 3; ++turn) {
+        fleet.reset();
+        fleet.step(actions);
+        check(num_threads() == before + 1);
+        fleet.pool.send(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7},
+                        reinterpret_cast<const std::byte*>(actions.data()));
+        check(received(fleet, 8).size() == 8);
+        check(num_threads() == before + 1);
+        check_row(fleet, 3, 1 + turn, 2);
+    }
+}
+
 void test_who_works_alone_does_not_wait() {
     Counters fleet(8, Autoreset::next_step, 1, false);
     fleet.pool.send_resets({});
@@ -325,7 +349,7 @@ void test_who_works_alone_does_not_wait() {
     check(received(fleet, 8).size() == 8);
 }
 
-void test_pools_that_end_while_errands_are_out() {
+void test_pools_that_end_while_tickets_are_out() {
     const std::vector<int64_t> actions(8, 1);
     for (int i = 0; i < 200; ++i) {
         Counters fleet(8, Autoreset::next_step, 4, false);
@@ -341,7 +365,7 @@ void test_pools_that_end_while_errands_are_out() {
 }
 
 // What is out uses planned episodes up while others are planned.
-void test_errands_of_planned_episodes() {
+void test_tickets_of_planned_episodes() {
     const std::vector<int64_t> actions(6, 1);  // which outlive the fleet: rows are out at its end
     Counters fleet(6, Autoreset::next_step, 3, false);
     const auto plan_ahead = [&] {
@@ -370,12 +394,13 @@ int main() {
     test_threads(false);
     test_threads(true);
     test_pools_that_are_made_and_ended_in_a_hurry();
-    test_errands(false);
-    test_errands(true);
-    test_errands_that_fail_tell_of_their_own_rows();
-    test_errands_are_waited_for_until_a_deadline();
-    test_errands_are_recalled_until_a_deadline();
+    test_tickets(false);
+    test_tickets(true);
+    test_tickets_that_fail_tell_of_their_own_rows();
+    test_tickets_are_waited_for_until_a_deadline();
+    test_tickets_are_recalled_until_a_deadline();
+    test_turns_and_tickets_share_one_team();
     test_who_works_alone_does_not_wait();
-    test_pools_that_end_while_errands_are_out();
-    test_errands_of_planned_episodes();
+    test_pools_that_end_while_tickets_are_out();
+    test_tickets_of_planned_episodes();
 }

@@ -193,6 +193,30 @@ class ChangesItsSpace(ChangingEnv):
             self.action_space.contains = lambda _: False  # type: ignore[method-assign]
 
 
+class SwapsAttributes(ChangingEnv):
+    """Gives its time limit other attributes for some steps, and then those that it had before."""
+
+    def change(self, number: int) -> None:
+        limit = self.wrapper(TimeLimit)
+        if number == 5:
+            self.kept = vars(limit)
+            limit.__dict__ = {**self.kept, "_elapsed_steps": 20, "_max_episode_steps": np.int64(30)}
+        if number == 8:
+            limit.__dict__ = self.kept
+        self.np_random.random(limit._elapsed_steps % 7)
+
+
+class PatchesItsSpacesClass(ChangesItsSpace):
+    """Has all spaces of its kind answer otherwise for some steps."""
+
+    def change(self, number: int) -> None:
+        if number == 5:
+            self.original = spaces.Discrete.contains
+            spaces.Discrete.contains = lambda self, x: False  # type: ignore[method-assign]
+        if number == 9:
+            spaces.Discrete.contains = self.original  # type: ignore[method-assign]
+
+
 class MakesItsStepUp(ChangingEnv):
     """Has a step that is made up whenever it is asked for."""
 
@@ -215,7 +239,9 @@ KINDS = [
     PatchesClasses,
     MovesOut,
     GivesNewAttributes,
+    SwapsAttributes,
     ChangesItsSpace,
+    PatchesItsSpacesClass,
     MakesItsStepUp,
 ]
 
@@ -259,6 +285,7 @@ def assert_plays_as_alone(make: Callable[[], Any], backend: str, restore: Callab
 def _classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (TimeLimit, OrderEnforcing, PassiveEnvChecker, gym.Wrapper):
         monkeypatch.setattr(kind, "step", kind.step)  # put back whatever a test leaves
+    monkeypatch.setattr(spaces.Discrete, "contains", spaces.Discrete.contains)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -298,6 +325,20 @@ def test_whoever_holds_the_wrapper_sees_and_changes_its_count() -> None:
         assert held[-1]._elapsed_steps == 0
         held[-1]._max_episode_steps = 2
         assert [bool(envs.step([number % 2])[3][0]) for number in range(2)] == [False, True]
+
+
+def test_a_count_that_somebody_keeps_stays_as_it_was() -> None:
+    with SyncVectorEnv([partial(standard, ChangingEnv, 10_000)] * 2) as envs:
+        envs.reset(seed=0)
+        limit: Any = envs.envs[0]
+        kept, copied = [], []
+        for _ in range(600):
+            envs.step([0, 1])
+            kept.append(limit._elapsed_steps)
+            envs.step([0, 1])  # nobody keeps this one
+            copied.append(dict(vars(limit)))
+        assert kept == list(range(1, 1200, 2))
+        assert [each["_elapsed_steps"] for each in copied] == list(range(2, 1201, 2))
 
 
 def test_a_class_that_was_patched_before_the_fleet_was_made_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:

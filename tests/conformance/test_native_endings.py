@@ -42,6 +42,19 @@ def interrupt_later(seconds: float = 0.2) -> None:
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+def test_steps_and_tickets_share_one_team_of_threads() -> None:
+    before = threads()
+    with NativeVectorEnv("CartPole-v1", 8, threads=2) as envs:
+        envs.reset(seed=0)
+        for _ in range(3):
+            envs.step(np.zeros(8, np.int64))
+            envs.send(np.zeros(8, np.int64))
+            envs.recv()
+            assert threads() == before + 1
+    del envs
+    assert are_gone(before)
+
+
 # --- dropped ---------------------------------------------------------------------------------------------
 
 

@@ -13,9 +13,11 @@ import faulthandler
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from envfleet import _core, _native, make_vec
 
@@ -182,6 +184,39 @@ def fuzz_rows(dice: Dice) -> None:
         attempt(lambda: stepper.run(0))
         attempt(lambda: stepper.aim(2**64 - 1, [0, 0]))
         attempt(lambda: stepper.run(integer(dice)))
+        attempt(lambda: stepper.run_all([0] * rows))
+        columns = (np.zeros(rows, np.int64), column, np.zeros(rows), *flags[:2])
+        batch = attempt(lambda: _core.Batch(*columns, np.zeros(rows, np.uint8)))
+        attempt(lambda: batch.step(stepper, np.zeros(rows, np.int64), True))
+
+
+def fuzz_wrappers(dice: Dice) -> None:
+    slot, env = _core.StepSlot(), _PlainEnv()
+    time_limit = SimpleNamespace(env=env, _elapsed_steps=integer(dice), _max_episode_steps=3)
+    wrappers: list[Any] = [(time_limit, env, ()), (thing(dice), thing(dice), ("settled",))][: int(dice.integers(3))]
+    limit = time_limit if dice.random() < 0.8 else thing(dice)
+    attempt(lambda: slot.fuse(env, wrappers, limit, lambda _: None))
+    for _ in range(5):
+        attempt(lambda: slot(0))
+        setattr(time_limit, ("_elapsed_steps", "_max_episode_steps", "other")[int(dice.integers(3))], thing(dice))
+
+
+def fuzz_spaces(dice: Dice) -> None:
+    class Quick(Discrete):
+        pass
+
+    Quick.contains = _core.DiscreteRange.method_of(Quick)  # type: ignore[method-assign]
+    attempt(lambda: _core.DiscreteRange.method_of(thing(dice)))
+    space = Discrete(3)
+    parts: list[Any] = [space.n, space.start, space.dtype, Discrete.contains, np.int64, 0, 3]
+    if dice.random() < 0.5:
+        parts[int(dice.integers(len(parts)))] = thing(dice)
+    vars(space)["_quick"] = attempt(lambda: _core.DiscreteRange(*parts)) if dice.random() < 0.9 else thing(dice)
+    space.__class__ = Quick
+    for value in (np.int64(1), np.int64(7), np.int32(1), thing(dice), thing(dice)):
+        attempt(lambda x=value: space.contains(x))  # type: ignore[misc]
+        if dice.random() < 0.2:
+            vars(space).pop(("n", "start", "_quick")[int(dice.integers(3))], None)
 
 
 def fuzz_batch(dice: Dice) -> None:
@@ -266,7 +301,7 @@ def use_pool(dice: Dice, pool: Any, rows: int) -> None:
     attempt(lambda: pool.recall(10.0))
 
 
-FUZZERS = (fuzz_mailroom, fuzz_rows, fuzz_batch, fuzz_pool, fuzz_fleet)
+FUZZERS = (fuzz_mailroom, fuzz_rows, fuzz_wrappers, fuzz_spaces, fuzz_batch, fuzz_pool, fuzz_fleet)
 
 
 def play(seed: int) -> None:

@@ -41,7 +41,7 @@ def compile_test(name: str, folder: Path) -> None:
 
 
 def test_there_are_programs_to_run() -> None:
-    assert {"crew", "environments", "foreign", "pool", "random"} <= {*NAMES}
+    assert {"environments", "foreign", "pool", "random", "team"} <= {*NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)

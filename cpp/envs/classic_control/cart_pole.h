@@ -66,14 +66,15 @@ struct CartPole {
         for (size_t i = 0; i < 4; ++i) observation[i] = static_cast<float>(s.state[i]);
     }
 
+    static constexpr size_t block_rows = 64;
+
     // The same for many at once: each quantity in an array of its own, so that one instruction
     // moves several carts.
     static void step_block(State* states, const Params& params, const int64_t* actions,
                            size_t count, double* rewards, uint8_t* terminated,
                            float* observations) {
-        constexpr size_t most = 64;
-        double x[most], x_dot[most], theta[most], theta_dot[most], sin[most], cos[most];
-        double force[most];
+        double x[block_rows], x_dot[block_rows], theta[block_rows], theta_dot[block_rows];
+        double sin[block_rows], cos[block_rows], force[block_rows];
         const Params p = params;  // a copy that no store can change
         for (size_t i = 0; i < count; ++i) {
             const auto& state = states[i].state;

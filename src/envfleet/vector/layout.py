@@ -268,6 +268,7 @@ class SpaceLayout:
     Attributes:
         array_leaves: ``(leaf number, shape, dtype)`` of the leaves that lie in the block.
         loose_leaves: The numbers of the leaves that travel beside it.
+        is_single_array: Whether the whole space is one array.
     """
 
     def __init__(self, space: Space[Any], name: str, *, refuse_nan: bool = False) -> None:
@@ -275,6 +276,7 @@ class SpaceLayout:
         self.array_leaves: list[tuple[int, tuple[int, ...], np.dtype[Any]]] = []
         self.loose_leaves: list[int] = []
         self._root = self._build(space, name)
+        self.is_single_array = isinstance(self._root, _ArrayLeaf)
         self.copy_value = self._root.copy_value
         self.writer = self._root.writer
         self.plain_writers = self._root.plain_writers
@@ -294,11 +296,6 @@ class SpaceLayout:
             return leaf
         self.loose_leaves.append(index)
         return _LooseLeaf(index, path)
-
-    @property
-    def is_single_array(self) -> bool:
-        """Whether the whole space is one array."""
-        return isinstance(self._root, _ArrayLeaf)
 
     def columns(self, arrays: Sequence[Array], count: int) -> Columns:
         """The columns of ``count`` rows: the given arrays, and empty lists for the loose leaves."""

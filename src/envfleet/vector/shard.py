@@ -170,8 +170,17 @@ class Shard:
         """Steps every environment with the actions that lie in the block."""
         if self._exposed:
             self._conceal()
-        self._stepper.begin(None if self._actions.is_single_array else self._take_actions(loose_actions))
-        return self._report(self._step_rows(0))
+        actions = None if self._actions.is_single_array else self._take_actions(loose_actions)
+        failures: list[Failure] = []
+        try:
+            stopped = self._stepper.run_all(actions)
+            if stopped is None:
+                return self._report(failures) if self._observations.loose_leaves else None
+            self._take_result(*stopped)
+        except (Exception, SystemExit) as error:
+            self._fail_step(error, failures)
+        self._step_rows(self._stepper.row + 1, failures)
+        return self._report(failures)
 
     def step_row(self, row: int, loose_action: Sequence[Any]) -> Report | None:
         """Steps one environment. ``loose_action``: the values of the action's loose leaves, if there are new ones."""
@@ -181,7 +190,9 @@ class Shard:
             self._action_columns[leaf][row] = value
         self._stepper.aim(row, [self._actions.row(self._action_columns, row)])
         self._begin_row(row)
-        return self._report(self._step_rows(row), row)
+        failures: list[Failure] = []
+        self._step_rows(row, failures)
+        return self._report(failures, row)
 
     def reset_row(self, row: int, seed: int | None, options: dict[str, Any] | None) -> Report | None:
         """Resets one environment."""
@@ -196,19 +207,21 @@ class Shard:
         self._info_writer.begin_row(row)
         self._rows.terminated[row] = self._rows.truncated[row] = self._rows.restarted[row] = False
 
-    def _step_rows(self, row: int) -> list[Failure]:
-        """Steps the rows from ``row`` on, one an action; compiled code does those that are plain."""
-        failures: list[Failure] = []
+    def _step_rows(self, row: int, failures: list[Failure]) -> None:
+        """Steps the rows from ``row`` on, one per action; compiled code does those that are plain."""
         while True:
             try:
                 stopped = self._stepper.run(row)
                 if stopped is None:
-                    return failures
+                    return
                 self._take_result(*stopped)
             except (Exception, SystemExit) as error:
-                index = self._first_index + self._stepper.row
-                self._fail(self._stepper.row, Failure.of(error, index, "step"), failures, self._tell_of_restart)
+                self._fail_step(error, failures)
             row = self._stepper.row + 1
+
+    def _fail_step(self, error: BaseException, failures: list[Failure]) -> None:
+        row = self._stepper.row
+        self._fail(row, Failure.of(error, self._first_index + row, "step"), failures, self._tell_of_restart)
 
     def _take_result(self, row: int, result: Any) -> None:
         """Publishes what a step returned, whatever it is; where something else was due, does that instead."""

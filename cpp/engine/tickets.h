@@ -1,8 +1,8 @@
-// Single rows that are set to work, and collected by whoever is done first.
+// Tickets for single rows: rows are sent to work, and received in the order in which they are done.
 //
-// The caller sends rows and goes on; helpers take them in the order they were sent. While the
-// caller waits for results he works too. Rows that are done sooner than a helper could be awake are
-// left to him.
+// The caller sends rows and goes on; the helpers of its team take them in the order they were sent.
+// While the caller waits for results it works too. Rows that are done sooner than a helper could be
+// awake are left to the caller.
 #pragma once
 
 #include <algorithm>
@@ -18,40 +18,34 @@
 #include <utility>
 #include <vector>
 
-#include "engine/helpers.h"
-#include "engine/seats.h"
+#include "engine/team.h"
 #include "engine/waiting.h"
 
 namespace envfleet {
 
-class Errands {
+class Tickets final : public TeamWork {
   public:
     // `work` does what is to be done with a row; it must not throw. `adaptive`: helpers are asked
     // where they pay off, otherwise always.
-    Errands(size_t rows, unsigned threads, bool adaptive, std::function<void(size_t)> work)
-        : work_(std::move(work)),
+    Tickets(Team& team, size_t rows, bool adaptive, std::function<void(size_t)> work)
+        : team_(team),
+          work_(std::move(work)),
           adaptive_(adaptive),
-          threads_(std::clamp<size_t>(threads, 1, std::max<size_t>(rows, 1))),
           waiting_(rows),
           done_(rows),
-          shares_(threads_),
-          seats_(threads_),
-          patience_(fitting_patience(threads_)) {}
-
-    ~Errands() {
-        stopping_.store(true, std::memory_order_seq_cst);
-        go_.ring();
-        helpers_.let_go();
+          shares_(team.size()) {
+        team_.take_on(*this);
     }
-    Errands(const Errands&) = delete;
-    Errands& operator=(const Errands&) = delete;
+    ~Tickets() { team_.end(); }
+    Tickets(const Tickets&) = delete;
+    Tickets& operator=(const Tickets&) = delete;
 
     // How many rows were sent and not received.
     size_t out() const { return sent_.load(std::memory_order_relaxed) - received_; }
 
-    // Throws in a forked copy of the process whose threads did the work.
+    // Throws in a forked copy of the process whose helpers had rows to work on.
     void check_here() const {
-        if (!helpers_.are_elsewhere()) return;
+        if (!are_elsewhere()) return;
         throw std::runtime_error(
             "the threads of this fleet stayed in the process that this one was forked from. Make a "
             "new fleet after the fork.");
@@ -61,11 +55,11 @@ class Errands {
     void send(std::span<const int64_t> rows) {
         check_here();
         const uint64_t sent = enqueue(rows);
-        if (threads_ == 1 || (adaptive_ && !worth_sharing(sent))) return;
-        helpers_.hire(threads_ - 1, [this](size_t seat) { help(seat); });
-        if (helpers_.are_none()) return;  // the caller does it all
+        if (team_.size() == 1 || (adaptive_ && !worth_sharing(sent))) return;
+        if (!team_.has_helpers()) return;  // the caller does it all
+        has_offered_ = true;
         offered_.store(sent, std::memory_order_seq_cst);
-        go_.ring();
+        team_.call();
     }
 
     // Writes down the first that are done. False, and nothing happens, if the deadline passed or a
@@ -97,7 +91,7 @@ class Errands {
     // Forgets all that was sent: what nobody has begun is not done, the rest is waited for. False
     // if the deadline passed or a signal arrived first; then the rest is still out.
     bool recall(Nanoseconds deadline) {
-        if (!helpers_.are_elsewhere()) {
+        if (!are_elsewhere()) {
             const uint64_t begun = leave_the_rest();
             auto idle = [&] { return finished_.load(std::memory_order_seq_cst) >= begun; };
             if (!idle() && !wait(idle, begun, deadline)) return false;
@@ -118,10 +112,18 @@ class Errands {
         return rows;
     }
 
+    bool calls(size_t) const override {
+        return begun_.load(std::memory_order_seq_cst) < offered_.load(std::memory_order_seq_cst);
+    }
+    void help(size_t helper) override {
+        while (!team_.is_ending() && work_on(shares_[helper], offered_, no_end)) {
+        }
+    }
+
   private:
     // Less than this is done before a helper is awake.
     static constexpr double worth_waking = 15'000;
-    // For so long somebody may keep to himself what is done and what is not.
+    // For so long a thread may keep to itself what is done and what is not.
     static constexpr double brief = 5'000;
     static constexpr uint64_t largest_share = 64;
     static constexpr uint64_t no_end = std::numeric_limits<uint64_t>::max();
@@ -131,6 +133,8 @@ class Errands {
         std::array<int64_t, largest_share> rows;
         uint64_t count = 0;
     };
+
+    bool are_elsewhere() const { return has_offered_ && team_.is_elsewhere(); }
 
     bool worth_sharing(uint64_t sent) const {
         const auto left = static_cast<double>(sent - begun_.load(std::memory_order_relaxed));
@@ -183,13 +187,13 @@ class Errands {
         return begun;
     }
 
-    // Who has no helpers beside him need not leave anything to them.
+    // Whoever has no helpers at work need not leave anything to them.
     uint64_t fair_share(uint64_t first, uint64_t limit) const {
         const uint64_t left = limit - first;
         if (offered_.load(std::memory_order_relaxed) <= first) return left;
         const double usual = usual_.load(std::memory_order_relaxed);
         const auto in_time = usual > 0 ? static_cast<uint64_t>(brief / usual) : 0;
-        return std::max<uint64_t>(1, std::min<uint64_t>(in_time, left / (2 * threads_)));
+        return std::max<uint64_t>(1, std::min<uint64_t>(in_time, left / (2 * team_.size())));
     }
 
     // Of two who do so at once one is forgotten: it is an average.
@@ -216,35 +220,14 @@ class Errands {
     template <class Ready>
     bool wait(const Ready& ready, uint64_t wanted, Nanoseconds deadline) {
         wanted_.store(wanted, std::memory_order_seq_cst);
-        seats_.take(0);
-        auto before_sleep = [&] { return seats_.leave(0); };
-        return wait_until(results_.sleeper(), ready, patience_, crowding_, deadline, before_sleep);
+        team_.take_seat();
+        return team_.wait(results_, ready, deadline);
     }
 
-    void help(size_t seat) {
-        Crowding crowding;
-        auto stopping = [&] { return stopping_.load(std::memory_order_seq_cst); };
-        auto called = [&] {
-            return begun_.load(std::memory_order_seq_cst) <
-                       offered_.load(std::memory_order_seq_cst) ||
-                   stopping();
-        };
-        constexpr Nanoseconds forever = std::numeric_limits<Nanoseconds>::max();
-        for (;;) {
-            auto before_sleep = [&] { return seats_.leave(seat); };
-            if (!wait_until(go_.sleeper(), called, patience_, crowding, forever, before_sleep)) {
-                continue;
-            }
-            seats_.sit_apart(seat, crowding);
-            while (!stopping() && work_on(shares_[seat], offered_, no_end)) {
-            }
-            if (stopping()) return;
-        }
-    }
-
+    Team& team_;
     const std::function<void(size_t)> work_;
     const bool adaptive_;
-    const size_t threads_;
+    bool has_offered_ = false;  // rows to helpers, ever
     // Rings: of the rows sent and not begun, and of those done and not received. No row is in both,
     // nor in one twice, so none overflows. The numbers below say where they begin and end, and
     // count on for ever.
@@ -259,13 +242,7 @@ class Errands {
     alignas(64) std::atomic<uint64_t> finished_{0};
     std::atomic<uint64_t> wanted_{0};  // so many done are worth waking the caller for
     std::atomic<double> usual_{0};     // nanoseconds a row
-    std::atomic<bool> stopping_{false};
-    Seats seats_;  // the caller's is the first
-    const Patience patience_;
-    Crowding crowding_;  // of the caller
-    SharedBell go_;
     SharedBell results_;
-    Helpers helpers_;
 };
 
 }  // namespace envfleet

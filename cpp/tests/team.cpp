@@ -1,11 +1,10 @@
 // The threads of a pool: who works is judged by time, all rows are done once, and nobody is pinned.
-#include "engine/crew.h"
-
 #include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "engine/turns.h"
 #include "tests/check.h"
 
 using namespace envfleet;
@@ -53,10 +52,11 @@ void test_a_wrong_verdict_is_soon_forgotten() {
 }
 
 void test_every_row_is_worked_on_once(size_t rows, unsigned threads, bool adaptive) {
-    Crew crew(rows, threads, adaptive);
+    Team team(threads, rows);
+    Turns turns(team, rows, adaptive);
     std::vector<std::atomic<int>> visits(rows);
     for (int turn = 1; turn <= 300; ++turn) {
-        crew.run([&](size_t first, size_t last) {
+        turns.run([&](size_t first, size_t last) {
             for (size_t row = first; row < last; ++row) visits[row].fetch_add(1);
         });
         for (const auto& count : visits) check(count == turn);
@@ -65,15 +65,13 @@ void test_every_row_is_worked_on_once(size_t rows, unsigned threads, bool adapti
 
 // Whoever works may use all cores again, though it was kept away from some while it slept.
 void test_nobody_stays_pinned() {
-    cpu_set_t own;
-    sched_getaffinity(0, sizeof own, &own);
-    Crew crew(8, 2, false);
+    const Cores own = Cores::own().value();
+    Team team(2, 8);
+    Turns turns(team, 8, false);
     std::atomic<int> narrowed{0};
     for (int turn = 0; turn < 20; ++turn) {
-        crew.run([&](size_t, size_t) {
-            cpu_set_t present;
-            sched_getaffinity(0, sizeof present, &present);
-            narrowed += !CPU_EQUAL(&present, &own);
+        turns.run([&](size_t, size_t) {
+            narrowed += Cores::own() != own;
             std::this_thread::sleep_for(std::chrono::microseconds(200));  // so that both take part
         });
         std::this_thread::sleep_for(std::chrono::milliseconds(1));  // long enough to fall asleep
@@ -82,29 +80,24 @@ void test_nobody_stays_pinned() {
 }
 
 void test_seats() {
-    cpu_set_t own;
-    sched_getaffinity(0, sizeof own, &own);
-    cpu_set_t here = no_cores();
+    const Cores own = Cores::own().value();
+    Cores here;
     Seat seat;
     seat.add_to(here);
-    check(CPU_COUNT(&here) == 0);
+    check(here.is_empty());
     seat.take();
     seat.add_to(here);
-    check(CPU_COUNT(&here) == 1);
-    if (CPU_COUNT(&own) > 1) {
+    check(here.size() == 1);
+    if (own.size() > 1) {
         const int there = seat.core();
         const KeepAway away(here);
-        check(sched_getcpu() != there);
+        check(present_core() != there);
     }
     {
         const KeepAway nowhere_to_go(own);
-        cpu_set_t now;
-        sched_getaffinity(0, sizeof now, &now);
-        check(CPU_EQUAL(&now, &own));
+        check(Cores::own() == own);
     }
-    cpu_set_t now;
-    sched_getaffinity(0, sizeof now, &now);
-    check(CPU_EQUAL(&now, &own));
+    check(Cores::own() == own);
 }
 
 int main() {
