@@ -28,7 +28,7 @@ hypothesis.settings.load_profile("envfleet")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """See the module."""
-    side_by_side.add_option(parser)
+    side_by_side.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
