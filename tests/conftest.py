@@ -37,9 +37,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(side_by_side.SideBySide(processes))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need Ray come last: its threads stay, and a process that has threads should not be forked."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not asked for.
+
+    Those that need Ray come last: its threads stay, and a process that has threads should not be forked.
+    """
+    chosen = [item for item in items if not _is_left_out(item)]
+    config.hook.pytest_deselected(items=[item for item in items if _is_left_out(item)])
+    items[:] = sorted(chosen, key=lambda item: item.get_closest_marker("ray") is not None)
+
+
+def _is_left_out(item: pytest.Item) -> bool:
+    """Whether a `without` marker says so of its parameters, or nobody asked for what takes that long."""
+    if any(mark.args[0] not in os.environ for mark in item.iter_markers("only_with")):
+        return True
+    return any(mark.kwargs["when"](item.callspec.params) for mark in item.iter_markers("without"))  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -60,22 +60,37 @@ def fleet(*args: Any, **kwargs: Any) -> Iterator[AsyncVectorEnv]:
         vars(envs).clear()  # pytest keeps the last test's arguments longer than we look for what is left behind
 
 
-def skip_on_spawn(envs: AsyncVectorEnv, where: str, places: Sequence[str]) -> None:
-    """A start takes spawn a second: where it cannot matter how a worker was started, fork has to do."""
-    if envs.context == "spawn" and where not in places:
-        pytest.skip("fork has to do")
+def on_spawn_only(**values: Sequence[Any]) -> pytest.MarkDecorator:
+    """A start takes spawn a second: where it cannot matter how a worker was started, fork has to do.
+
+    Marks tests that have the parameter `sharing`: with spawn they exist for these values of another one only.
+    """
+    [(name, wanted)] = values.items()
+    return pytest.mark.without(when=lambda given: _on_spawn(given) and given[name] not in wanted)
 
 
-def by_turns_on_spawn(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
+def by_turns_on_spawn(where: str = "", faults: Container[Fault] = (*DEADLY, *STUCK)) -> pytest.MarkDecorator:
     """Spawn takes a second to start a worker again: there each fault meets each place once.
 
     By turns alone in its worker and beside others, so that each fault and each place meets both; fork has all
     combinations. Tickets are left to fork: they lie in the block, which is the same however a worker was started.
+
+    Marks tests that have the parameters `sharing` and `fault`, and `where` unless it is always the same place. Other
+    faults than `faults` start no worker again.
     """
-    skip_on_spawn(envs, where, PLACES[:3])
-    alone = envs.num_envs == NUM_WORKERS
-    if envs.context == "spawn" and (fault + PLACES.index(where)) % 2 == alone:
-        pytest.skip("it is the others' turn")
+
+    def is_anothers_turn(given: dict[str, Any]) -> bool:
+        place = PLACES.index(where or given["where"])
+        alone = given["sharing"].endswith("alone")
+        if given["fault"] not in faults:
+            return False
+        return _on_spawn(given) and (place >= 3 or (given["fault"] + place) % 2 == alone)
+
+    return pytest.mark.without(when=is_anothers_turn)
+
+
+def _on_spawn(given: dict[str, Any]) -> bool:
+    return str(given["sharing"]).startswith("spawn")
 
 
 def zeros(envs: AsyncVectorEnv, faults: dict[int, Fault] | None = None) -> Any:

@@ -82,7 +82,7 @@ def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WHOLE_EPISODES, reason="takes ten minutes: make oracle")
+@pytest.mark.only_with("ENVFLEET_WHOLE_EPISODES")  # takes ten minutes: make oracle
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("case", WHOLE, ids=str)
