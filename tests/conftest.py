@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import side_by_side
+from selection import is_left_out
 
 # A shell that runs the tests in the background has Ctrl-C ignored, and every process started from here would inherit
 # that: the tests of interruptions would wait for something that cannot happen.
@@ -42,16 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Those that need Ray come last: its threads stay, and a process that has threads should not be forked.
     """
-    chosen = [item for item in items if not _is_left_out(item)]
-    config.hook.pytest_deselected(items=[item for item in items if _is_left_out(item)])
+    chosen = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
     items[:] = sorted(chosen, key=lambda item: item.get_closest_marker("ray") is not None)
-
-
-def _is_left_out(item: pytest.Item) -> bool:
-    """Whether a `without` marker says so of its parameters, or nobody asked for what takes that long."""
-    if any(mark.args[0] not in os.environ for mark in item.iter_markers("only_with")):
-        return True
-    return any(mark.kwargs["when"](item.callspec.params) for mark in item.iter_markers("without"))  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from selection import left_to_test_all, without
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 from soaking.oracle import Lone
 
@@ -28,6 +29,8 @@ NUM_WORKERS = 2
 SOON = 10.0
 # Short, but longer than a loaded machine keeps a worker from getting on.
 STEP_TIMEOUT = 0.6
+
+Test = TypeVar("Test", bound=Callable[..., None])
 
 PLACES = ("step", "reset", "call", "send", "async_reset")
 
@@ -66,27 +69,32 @@ def on_spawn_only(**values: Sequence[Any]) -> pytest.MarkDecorator:
     Marks tests that have the parameter `sharing`: with spawn they exist for these values of another one only.
     """
     [(name, wanted)] = values.items()
-    return pytest.mark.without(when=lambda given: _on_spawn(given) and given[name] not in wanted)
+    return without(lambda given: _on_spawn(given) and given[name] not in wanted)
 
 
-def by_turns_on_spawn(where: str = "", faults: Container[Fault] = (*DEADLY, *STUCK)) -> pytest.MarkDecorator:
+def by_turns_on_spawn(where: str = "", faults: Container[Fault] = LOST) -> Callable[[Test], Test]:
     """Spawn takes a second to start a worker again: there each fault meets each place once.
 
     By turns alone in its worker and beside others, so that each fault and each place meets both; fork has all
-    combinations. Tickets are left to fork: they lie in the block, which is the same however a worker was started.
+    combinations. Tickets are left to fork: they lie in the block, which is the same however a worker was started. So is
+    what ended or stopped it: a worker that was killed and one that was stopped have to do for `make test`.
 
-    Marks tests that have the parameters `sharing` and `fault`, and `where` unless it is always the same place. Other
-    faults than `faults` start no worker again.
+    Marks tests that have the parameters `sharing` and `fault`, and `where` unless it is always the same place. Faults
+    other than `faults` start no worker again.
     """
+
+    def is_meant(given: dict[str, Any]) -> bool:
+        return _on_spawn(given) and given["fault"] in faults
 
     def is_anothers_turn(given: dict[str, Any]) -> bool:
         place = PLACES.index(where or given["where"])
         alone = given["sharing"].endswith("alone")
-        if given["fault"] not in faults:
-            return False
-        return _on_spawn(given) and (place >= 3 or (given["fault"] + place) % 2 == alone)
+        return is_meant(given) and (place >= 3 or (given["fault"] + place) % 2 == alone)
 
-    return pytest.mark.without(when=is_anothers_turn)
+    def is_like_another(given: dict[str, Any]) -> bool:
+        return is_meant(given) and given["fault"] not in (Fault.KILL, Fault.STOP)
+
+    return lambda test: without(is_anothers_turn)(left_to_test_all(is_like_another)(test))
 
 
 def _on_spawn(given: dict[str, Any]) -> bool:

@@ -26,6 +26,7 @@ from fleets import (
     wait_until_its_pipe_is_full,
     zeros,
 )
+from selection import without
 from soaking.faulty import HUGE, Fault
 
 from envfleet.errors import (
@@ -123,7 +124,7 @@ def test_an_exception_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> 
     assert envs.call("process_id") == pids  # nobody had to die for it
 
 
-@pytest.mark.without(when=lambda given: given["fault"] is Fault.BAD_REWARD and "reset" in given["where"])  # it has none
+@without(lambda given: given["fault"] is Fault.BAD_REWARD and "reset" in given["where"])  # it has none
 @pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
 @pytest.mark.parametrize("fault", BAD_OUTPUTS, ids=lambda fault: fault.name)
 def test_a_bad_output_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
