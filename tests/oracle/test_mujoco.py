@@ -14,8 +14,7 @@ import pytest
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
 from mujoco_names import NAMES
-from oracle import Case, compare
-from selection import left_to_test_all
+from oracle import Case, compare, in_modes_by_turns
 
 from envfleet import make_vec
 
@@ -76,15 +75,7 @@ VARIED = [
 ]
 
 
-def is_anothers_turn(given: dict[str, Any]) -> bool:
-    """A mode cannot change physics: the first environment meets all modes, the others one each, by turns."""
-    number, modes = SAMPLED.index(given["case"]), list(AutoresetMode)
-    return number > 0 and given["mode"] is not modes[number % len(modes)]
-
-
-@left_to_test_all(is_anothers_turn)
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("case", SAMPLED, ids=str)
+@in_modes_by_turns(SAMPLED)
 def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
     compare(case, mode)
 
