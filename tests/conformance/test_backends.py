@@ -150,6 +150,7 @@ class TestSpawn(FailuresContract):
         return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)
 
 
+@left_to_test_all()
 class TestForkserver(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="forkserver", num_workers=2, **kwargs)
