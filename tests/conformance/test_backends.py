@@ -55,6 +55,8 @@ class SharesContract(TrajectoriesContract, AutoresetContract, WaitingContract):
 class CallerWorks:
     """One forked worker beside a caller that works too."""
 
+    max_examples = 20
+
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
 
@@ -90,14 +92,40 @@ class TestOneWorker(SharesContract, FirstReadyContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=1, **kwargs)
 
 
-class TestThreeWorkers(SharesContract, InfosContract, CallsContract, FailuresContract):
+class ThreeWorkers:
+    """Workers with different numbers of environments."""
+
+    max_examples = 10
+
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=3, **kwargs)
 
 
-class TestOneWorkerEach(SharesContract, FirstReadyContract):
+class TestThreeWorkers(ThreeWorkers, TrajectoriesContract, AutoresetContract, InfosContract):
+    """The topics in which rows of different workers are put together."""
+
+
+@left_to_test_all()
+class TestThreeWorkersInTheRest(ThreeWorkers, WaitingContract, CallsContract, FailuresContract):
+    """What three workers can hardly do differently from two."""
+
+
+class OneWorkerEach:
+    """No environment has a neighbour."""
+
+    max_examples = 10
+
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=len(env_fns), **kwargs)
+
+
+class TestOneWorkerEach(OneWorkerEach, TrajectoriesContract, FirstReadyContract):
+    """The topics in which it could matter that workers are many."""
+
+
+@left_to_test_all()
+class TestOneWorkerEachInTheRest(OneWorkerEach, AutoresetContract, WaitingContract):
+    """What is the business of one environment, or of the caller."""
 
 
 class TestOnlyTheCallerWorks(AutoresetContract, WaitingContract, FailuresContract):
