@@ -42,10 +42,10 @@ def add_options(parser: pytest.Parser) -> None:
         "--side-by-side",
         nargs="?",
         type=int,
-        const=len(os.sched_getaffinity(0)),
+        const=len(os.sched_getaffinity(0)) + 1,
         default=0,
         metavar="N",
-        help="run N test files at a time, each in a process of its own (as many as there are cores)",
+        help="run N test files at a time, each in its own process (one more than there are cores: many tests wait)",
     )
     parser.addoption(
         "--cpu-seconds",
