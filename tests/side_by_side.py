@@ -204,6 +204,7 @@ class _Child:
         status, self.cpu_seconds = self._server.wait(self._pid)
         if status != 0:
             self.group.reports.append(self._crash(status))
+            self._begun = max(self._begun, 1)  # one that cannot even begin is not tried for ever
         return Group(self.group.items[self._begun :], self.group.alone, self.group.rank)
 
     def _crash(self, status: int) -> dict[str, Any]:
