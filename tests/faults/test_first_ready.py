@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fleets import SOON, STEP_TIMEOUT, Oracle, fleet, inflict, on_spawn_only, siblings, soon, zeros
+from fleets import SOON, STEP_TIMEOUT, Oracle, fleet, inflict, siblings, soon, zeros
+from on_spawn import on_spawn_only
 from soaking.faulty import HUGE, Fault, FaultyEnv, Habits, faulty_fns
 from soaking.oracle import Lone
 

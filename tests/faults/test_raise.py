@@ -16,16 +16,15 @@ from fleets import (
     STEP_TIMEOUT,
     STUCK,
     Oracle,
-    by_turns_on_spawn,
     fleet,
     inflict,
     make,
-    on_spawn_only,
     siblings,
     soon,
     wait_until_its_pipe_is_full,
     zeros,
 )
+from on_spawn import by_turns_on_spawn, on_spawn_only
 from selection import without
 from soaking.faulty import HUGE, Fault
 

@@ -18,10 +18,8 @@ from fleets import (
     NUM_WORKERS,
     STEP_TIMEOUT,
     Oracle,
-    by_turns_on_spawn,
     fleet,
     inflict,
-    on_spawn_only,
     once_fns,
     options,
     siblings,
@@ -29,6 +27,7 @@ from fleets import (
     zeros,
 )
 from gymnasium.vector import AutoresetMode
+from on_spawn import by_turns_on_spawn, on_spawn_only
 from soaking.faulty import Fault, faulty_fns
 from soaking.oracle import seed_after_restart
 
