@@ -9,12 +9,13 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test test-all oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
+	@echo "make test-all        the same, and what takes long or repeats at length what others have shown: before a release"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers, then make fuzz"
@@ -59,9 +60,13 @@ check: setup
 test: check
 	$(BIN)/python -m pytest --side-by-side --durations 10
 
+# With what is long by nature or repeats at length what a shorter test has shown.
+test-all: check
+	ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest --side-by-side --durations 10 --cpu-seconds 10
+
 # The record of what was compared, then the table in the docs that is made from it, then the test that both agree.
 oracle: setup
-	ENVFLEET_WHOLE_EPISODES=1 $(BIN)/python -m pytest tests/oracle --ignore tests/oracle/test_parity_table.py \
+	ENVFLEET_WHOLE_EPISODES=1 ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest tests/oracle --ignore tests/oracle/test_parity_table.py \
 	  --parity-record tests/oracle/parity.json
 	$(BIN)/python tests/oracle/parity.py
 	$(BIN)/python -m pytest tests/oracle/test_parity_table.py

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 import side_by_side
+from selection import is_left_out
 
 # A shell that runs the tests in the background has Ctrl-C ignored, and every process started from here would inherit
 # that: the tests of interruptions would wait for something that cannot happen.
@@ -28,7 +29,7 @@ hypothesis.settings.load_profile("envfleet")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """See the module."""
-    side_by_side.add_option(parser)
+    side_by_side.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,9 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(side_by_side.SideBySide(processes))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need Ray come last: its threads stay, and a process that has threads should not be forked."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is not None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not asked for.
+
+    Those that need Ray come last: its threads stay, and a process that has threads should not be forked.
+    """
+    chosen = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
+    items[:] = sorted(chosen, key=lambda item: item.get_closest_marker("ray") is not None)
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,15 @@ import small_ray
 from native_gate import Gate
 from own_environments import LIBRARIES, build
 from process_fleets import still_running
+from selection import left_to_test_all
 
-START_METHODS = ("fork", "spawn", "forkserver")
 # Python's own helpers: they serve the whole life of this process and end with it.
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 
-@pytest.fixture(params=START_METHODS)
+@pytest.fixture(params=["fork", "spawn", pytest.param("forkserver", marks=left_to_test_all())])
 def start_method(request: pytest.FixtureRequest) -> str:
-    """Each way to start a worker process."""
+    """Ways to start a worker process: fork inherits everything, spawn nothing. Tests of starts and ends have all."""
     return str(request.param)
 
 

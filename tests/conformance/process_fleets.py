@@ -16,6 +16,7 @@ from envfleet.testing.envs import EnvFn, trouble_fns
 from envfleet.vector import AsyncVectorEnv
 
 NUM_ENVS = 5
+EVERY_START_METHOD = pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
 # Generous for a loaded machine, short against the hang it stands for.
 SOON = 10.0
 

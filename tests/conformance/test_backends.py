@@ -1,8 +1,8 @@
 """The one contract, over every backend.
 
-Sync, two forked workers, and one forked worker beside a working caller run all of it. How environments are
-shared out or how workers start cannot change most of the rules, so the other variants run the topics in which
-it could. Start methods, slow to start, are also covered by test_process_trajectories.py and its neighbours.
+Sync and two forked workers run all of it. How environments are shared out or how workers start cannot change most of
+the rules, so the other variants run the topics in which it could, and the rest in `make test-all`. Start methods, slow
+to start, are also covered by test_process_trajectories.py and its neighbours.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from selection import left_to_test_all
 
 from envfleet.testing import (
+    ActionsContract,
     AutoresetContract,
     CallsContract,
     FailuresContract,
     FirstReadyContract,
     InfosContract,
+    LifecycleContract,
+    ObservationModesContract,
     ObservationsContract,
     OptionsContract,
+    OutputsContract,
+    RealEnvironmentsContract,
     SeedingContract,
     SpacesContract,
     TrajectoriesContract,
@@ -40,15 +46,45 @@ class TestProcess(VectorEnvContract, FirstReadyContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=2, **kwargs)
 
 
-class TestProcessCallerWorks(VectorEnvContract):
-    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
-        return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
-
-
 class SharesContract(TrajectoriesContract, AutoresetContract, WaitingContract):
     """The topics in which it could matter how the environments are shared out."""
 
     max_examples = 10
+
+
+class CallerWorks:
+    """One forked worker beside a caller that works too."""
+
+    max_examples = 20
+
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
+        return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
+
+
+class TestProcessCallerWorks(
+    CallerWorks,
+    SharesContract,
+    InfosContract,
+    CallsContract,
+    FailuresContract,
+    SeedingContract,
+    LifecycleContract,
+    ObservationModesContract,
+):
+    """The topics in which it could matter that some environments run beside the caller and others far from it."""
+
+
+@left_to_test_all()
+class TestProcessCallerWorksInTheRest(
+    CallerWorks,
+    OptionsContract,
+    ActionsContract,
+    ObservationsContract,
+    OutputsContract,
+    SpacesContract,
+    RealEnvironmentsContract,
+):
+    """What is checked before anybody works, or is the business of one environment wherever it is."""
 
 
 class TestOneWorker(SharesContract, FirstReadyContract):
@@ -56,14 +92,40 @@ class TestOneWorker(SharesContract, FirstReadyContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=1, **kwargs)
 
 
-class TestThreeWorkers(SharesContract, InfosContract, CallsContract, FailuresContract):
+class ThreeWorkers:
+    """Workers with different numbers of environments."""
+
+    max_examples = 10
+
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=3, **kwargs)
 
 
-class TestOneWorkerEach(SharesContract, FirstReadyContract):
+class TestThreeWorkers(ThreeWorkers, TrajectoriesContract, AutoresetContract, InfosContract):
+    """The topics in which rows of different workers are put together."""
+
+
+@left_to_test_all()
+class TestThreeWorkersInTheRest(ThreeWorkers, WaitingContract, CallsContract, FailuresContract):
+    """What three workers can hardly do differently from two."""
+
+
+class OneWorkerEach:
+    """No environment has a neighbour."""
+
+    max_examples = 10
+
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="fork", num_workers=len(env_fns), **kwargs)
+
+
+class TestOneWorkerEach(OneWorkerEach, TrajectoriesContract, FirstReadyContract):
+    """The topics in which it could matter that workers are many."""
+
+
+@left_to_test_all()
+class TestOneWorkerEachInTheRest(OneWorkerEach, AutoresetContract, WaitingContract):
+    """What is the business of one environment, or of the caller."""
 
 
 class TestOnlyTheCallerWorks(AutoresetContract, WaitingContract, FailuresContract):
@@ -93,8 +155,8 @@ class TestProcessOnPages(PagesContract):
         return AsyncVectorEnv(env_fns, context="fork", num_workers=2, caller_works=True, **kwargs)
 
 
-class TestNoSharedMemory(AutoresetContract, SeedingContract, OptionsContract, SpacesContract):
-    """Gymnasium's `shared_memory=False` changes nothing one can see."""
+class NoSharedMemory:
+    """Gymnasium's `shared_memory=False` is accepted and changes nothing."""
 
     max_examples = 10
 
@@ -102,11 +164,21 @@ class TestNoSharedMemory(AutoresetContract, SeedingContract, OptionsContract, Sp
         return AsyncVectorEnv(env_fns, shared_memory=False, context="fork", num_workers=2, **kwargs)
 
 
+class TestNoSharedMemory(NoSharedMemory, OptionsContract):
+    """A topic that is soon told."""
+
+
+@left_to_test_all()
+class TestNoSharedMemoryInTheRest(NoSharedMemory, AutoresetContract, SeedingContract, SpacesContract):
+    """What data goes through."""
+
+
 class TestSpawn(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)
 
 
+@left_to_test_all()
 class TestForkserver(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="forkserver", num_workers=2, **kwargs)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from gymnasium import spaces
+from selection import left_to_test_all
 
 from envfleet.errors import EnvRaisedError
 from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
@@ -87,6 +88,10 @@ def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     return FLEETS[request.param]
 
 
+# Spawn takes long to start, and what the caller does with its pages is the same however workers were started.
+fork_has_to_do = left_to_test_all(lambda given: given["make"] == "spawn")
+
+
 @contextmanager
 def started(envs: Any) -> Iterator[Any]:
     """A fleet that was reset and stepped once, so that what follows are steps like the one before."""
@@ -117,6 +122,7 @@ def test_observations_are_not_copied_and_their_memory_is_used_again(make: Callab
         assert len(seen) == 2
 
 
+@left_to_test_all(lambda given: given["make"] == "spawn" and given["layout"] == "F")
 @pytest.mark.parametrize("layout", ["C", "F"])
 def test_what_is_kept_never_changes(make: Callable[..., Any], layout: str) -> None:
     with started(make([lambda: ImageEnv(layout)] * NUM_ENVS)) as envs:
@@ -142,6 +148,7 @@ DERIVED: dict[str, Callable[[Array], Any]] = {
 }
 
 
+@left_to_test_all(lambda given: given["make"] == "spawn" and given["derive"] is not DERIVED["row"])
 @pytest.mark.parametrize("derive", DERIVED.values(), ids=DERIVED)
 def test_what_was_made_of_them_keeps_them(make: Callable[..., Any], derive: Callable[[Array], Any]) -> None:
     with started(make([ImageEnv] * NUM_ENVS)) as envs:
@@ -152,6 +159,7 @@ def test_what_was_made_of_them_keeps_them(make: Callable[..., Any], derive: Call
         assert (np.asarray(kept) == 2).all()
 
 
+@fork_has_to_do
 def test_a_tensor_keeps_them(make: Callable[..., Any]) -> None:
     torch = pytest.importorskip("torch")
     with started(make([ImageEnv] * NUM_ENVS)) as envs:
@@ -161,6 +169,7 @@ def test_a_tensor_keeps_them(make: Callable[..., Any]) -> None:
         assert bool((tensor == 2).all())
 
 
+@fork_has_to_do
 def test_writing_into_them_does_not_reach_the_fleet(make: Callable[..., Any]) -> None:
     with started(make([ImageEnv] * NUM_ENVS)) as envs:
         images = next_image(envs)
@@ -183,6 +192,7 @@ def test_all_kinds_of_leaves_go_together(make: Callable[..., Any]) -> None:
             assert observation["text"] == (str(age),) * NUM_ENVS
 
 
+@fork_has_to_do
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
 def test_episodes_end_on_pages(make: Callable[..., Any], mode: str) -> None:
     with started(make([ImageEnv] * NUM_ENVS, autoreset_mode=mode)) as envs:
@@ -216,6 +226,7 @@ def test_they_outlive_the_fleet(make: Callable[..., Any]) -> None:
     assert (images == 3).all()
 
 
+@fork_has_to_do
 def test_live_views_remain_live_views(make: Callable[..., Any]) -> None:
     with started(make([ImageEnv] * NUM_ENVS, copy=False)) as envs:
         first = next_image(envs)
@@ -249,6 +260,7 @@ IN_THE_MEANTIME: list[Callable[[], None]] = []
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@left_to_test_all(lambda given: given["make"] == "spawn" and given["repeats"] == 8)
 @pytest.mark.parametrize("repeats", [1, 8])
 def test_a_forked_copy_has_its_own(make: Callable[..., Any], repeats: int) -> None:
     """What it holds stays as it was while we go on, and neither sees what the other writes; however often."""

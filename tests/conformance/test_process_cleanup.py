@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from process_fleets import NUM_ENVS, SOON, assert_gone, process_fleet, still_running, within
+from process_fleets import EVERY_START_METHOD, NUM_ENVS, SOON, assert_gone, process_fleet, still_running, within
 
 from envfleet.testing.envs import CounterEnv, endless_fns, trouble_fns
 from envfleet.testing.timeouts import make_fifo
@@ -57,6 +57,7 @@ def script(tmp_path: Path, body: str, *arguments: str) -> Iterator[tuple[subproc
             process.kill()
 
 
+@EVERY_START_METHOD
 @pytest.mark.parametrize("body", [WAIT_FOR_EVER, STEP_FOR_EVER, HANG], ids=["idle", "stepping", "hanging"])
 def test_workers_end_when_the_caller_is_killed(body: str, start_method: str, tmp_path: Path) -> None:
     shared_files = set(os.listdir("/dev/shm"))  # noqa: PTH208 - names are all that is needed
@@ -69,6 +70,7 @@ def test_workers_end_when_the_caller_is_killed(body: str, start_method: str, tmp
     assert set(os.listdir("/dev/shm")) <= shared_files  # noqa: PTH208
 
 
+@EVERY_START_METHOD
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -91,6 +93,7 @@ def test_a_caller_that_ends_ends_its_workers_in_silence(
         assert_gone(workers)
 
 
+@EVERY_START_METHOD
 def test_an_interrupt_ends_everything_with_one_traceback(start_method: str, tmp_path: Path) -> None:
     with script(tmp_path, STEP_FOR_EVER, start_method) as (process, workers):
         os.killpg(process.pid, signal.SIGINT)
@@ -119,6 +122,7 @@ envs.close()
         assert (process.returncode, errors) == (0, "")
 
 
+@EVERY_START_METHOD
 def test_a_forgotten_fleet_ends_its_workers(start_method: str) -> None:
     envs = AsyncVectorEnv(endless_fns(NUM_ENVS), context=start_method, num_workers=2)
     envs.reset()
@@ -128,6 +132,7 @@ def test_a_forgotten_fleet_ends_its_workers(start_method: str) -> None:
     assert_gone(pids)
 
 
+@EVERY_START_METHOD
 def test_a_closed_fleet_has_no_living_process(start_method: str) -> None:
     with process_fleet(context=start_method) as envs:
         assert all(process.is_alive() for process in envs.processes)
@@ -136,6 +141,7 @@ def test_a_closed_fleet_has_no_living_process(start_method: str) -> None:
         assert not any(process.is_alive() for process in envs.processes)
 
 
+@EVERY_START_METHOD
 def test_descriptors_do_not_pile_up(start_method: str) -> None:
     def open_descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
@@ -161,6 +167,7 @@ class MappingsEnv(CounterEnv):
         return Path("/proc/self/maps").read_text() + "\n".join(opened)
 
 
+@EVERY_START_METHOD
 def test_no_block_lies_in_dev_shm(start_method: str) -> None:
     with process_fleet([MappingsEnv] * NUM_ENVS, start_method) as envs:
         envs.reset()
@@ -168,6 +175,7 @@ def test_no_block_lies_in_dev_shm(start_method: str) -> None:
             assert "/dev/shm" not in text
 
 
+@EVERY_START_METHOD
 def test_a_fleet_outlives_the_thread_that_made_it(start_method: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         envs = pool.submit(AsyncVectorEnv, endless_fns(NUM_ENVS), context=start_method, num_workers=2).result()
@@ -205,6 +213,7 @@ envs.reset()
 """
 
 
+@EVERY_START_METHOD
 @pytest.mark.parametrize("daemon", [True, False])
 def test_a_program_that_never_closes_its_fleet_ends(start_method: str, daemon: bool) -> None:
     done = subprocess.run(

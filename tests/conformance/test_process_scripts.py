@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from process_fleets import SOON
+from process_fleets import EVERY_START_METHOD, SOON
 
 SCRIPT = """
 import sys
@@ -109,12 +109,14 @@ def run(arguments: list[str], text: str | None = None, folder: Path | None = Non
     )
 
 
+@EVERY_START_METHOD
 def test_a_script_without_a_guard(start_method: str, tmp_path: Path) -> None:
     path = tmp_path / "plain script.py"
     path.write_text(SCRIPT)
     check(run([str(path), start_method]))
 
 
+@EVERY_START_METHOD
 def test_a_module(start_method: str, tmp_path: Path) -> None:
     package = tmp_path / "mypackage"
     package.mkdir()
@@ -123,6 +125,7 @@ def test_a_module(start_method: str, tmp_path: Path) -> None:
     check(run(["-m", "mypackage.start", start_method], folder=tmp_path))
 
 
+@EVERY_START_METHOD
 def test_code_on_the_command_line(start_method: str) -> None:
     check(run(["-c", SCRIPT, start_method]))
 
@@ -132,6 +135,7 @@ def test_code_from_standard_input(start_method: str) -> None:
     check(run(["-", start_method], text=SCRIPT))
 
 
+@EVERY_START_METHOD
 def test_a_script_with_a_guard(start_method: str, tmp_path: Path) -> None:
     head, body = SCRIPT.split("envs = AsyncVectorEnv", 1)
     guarded = "envs = AsyncVectorEnv" + body

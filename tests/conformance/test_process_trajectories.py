@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from process_fleets import NUM_ENVS, process_fleet
+from process_fleets import EVERY_START_METHOD, NUM_ENVS, process_fleet
 
 from envfleet.testing import ReferenceFleet
 from envfleet.testing.envs import EnvFn, Frame, PlaybackEnv, counter_fns
@@ -20,6 +20,7 @@ from envfleet.vector import SyncVectorEnv
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
 
 
+@EVERY_START_METHOD
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 def test_counters(start_method: str, mode: AutoresetMode) -> None:
     fns = counter_fns(NUM_ENVS)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from gymnasium.vector import AutoresetMode
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 from soaking.oracle import Lone
@@ -58,24 +57,6 @@ def fleet(*args: Any, **kwargs: Any) -> Iterator[AsyncVectorEnv]:
     finally:
         envs.close()
         vars(envs).clear()  # pytest keeps the last test's arguments longer than we look for what is left behind
-
-
-def skip_on_spawn(envs: AsyncVectorEnv, where: str, places: Sequence[str]) -> None:
-    """A start takes spawn a second: where it cannot matter how a worker was started, fork has to do."""
-    if envs.context == "spawn" and where not in places:
-        pytest.skip("fork has to do")
-
-
-def by_turns_on_spawn(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    """Spawn takes a second to start a worker again: there each fault meets each place once.
-
-    By turns alone in its worker and beside others, so that each fault and each place meets both; fork has all
-    combinations. Tickets are left to fork: they lie in the block, which is the same however a worker was started.
-    """
-    skip_on_spawn(envs, where, PLACES[:3])
-    alone = envs.num_envs == NUM_WORKERS
-    if envs.context == "spawn" and (fault + PLACES.index(where)) % 2 == alone:
-        pytest.skip("it is the others' turn")
 
 
 def zeros(envs: AsyncVectorEnv, faults: dict[int, Fault] | None = None) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fleets import SOON, STEP_TIMEOUT, Oracle, fleet, inflict, siblings, skip_on_spawn, soon, zeros
+from fleets import SOON, STEP_TIMEOUT, Oracle, fleet, inflict, siblings, soon, zeros
+from on_spawn import on_spawn_only
 from soaking.faulty import HUGE, Fault, FaultyEnv, Habits, faulty_fns
 from soaking.oracle import Lone
 
@@ -79,11 +80,11 @@ def envs(sharing: tuple[int, str]) -> Iterator[AsyncVectorEnv]:
         yield one
 
 
+@on_spawn_only(fault=[Fault.RAISE, Fault.KILL])
 @pytest.mark.parametrize(
     "fault", [Fault.RAISE, Fault.BAD_KEY, Fault.KILL, Fault.CRASH, Fault.HOLD_GIL], ids=lambda fault: fault.name
 )
 def test_a_lost_ticket_comes_back_as_a_restart(envs: AsyncVectorEnv, fault: Fault) -> None:
-    skip_on_spawn(envs, fault.name, ["RAISE", "KILL"])
     drive, victim = Drive(envs), envs.num_envs - 1
     drive.send(np.arange(envs.num_envs))
     drive.go_on(7)

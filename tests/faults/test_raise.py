@@ -16,16 +16,16 @@ from fleets import (
     STEP_TIMEOUT,
     STUCK,
     Oracle,
-    by_turns_on_spawn,
     fleet,
     inflict,
     make,
     siblings,
-    skip_on_spawn,
     soon,
     wait_until_its_pipe_is_full,
     zeros,
 )
+from on_spawn import by_turns_on_spawn, on_spawn_only
+from selection import without
 from soaking.faulty import HUGE, Fault
 
 from envfleet.errors import (
@@ -73,10 +73,10 @@ def assert_told(error: WorkerError, envs: AsyncVectorEnv, victim: int) -> None:
         assert advice in str(error)
 
 
+@by_turns_on_spawn()
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fault", DEADLY, ids=lambda fault: fault.name)
 def test_a_death_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    by_turns_on_spawn(envs, fault, where)
     revive(envs)
     victim = envs.num_envs - 1
     with soon(), pytest.raises(WorkerDiedError, match=DEADLY[fault]) as caught:
@@ -90,10 +90,10 @@ def test_a_death_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where:
     revive(envs, siblings(envs, victim))
 
 
+@by_turns_on_spawn()
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("fault", STUCK, ids=lambda fault: fault.name)
 def test_a_hang_is_ended_told_and_survived(watched: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    by_turns_on_spawn(watched, fault, where)
     revive(watched)
     victim = watched.num_envs - 1
     with soon(), pytest.raises(WorkerStuckError, match=f"environment {victim} {LOST[fault]}") as caught:
@@ -131,11 +131,10 @@ def test_an_exception_is_told_and_survived(envs: AsyncVectorEnv, where: str) -> 
     assert envs.call("process_id") == pids  # nobody had to die for it
 
 
+@without(lambda given: given["fault"] is Fault.BAD_REWARD and "reset" in given["where"])  # it has none
 @pytest.mark.parametrize("where", ["step", "reset", "send", "async_reset"])
 @pytest.mark.parametrize("fault", BAD_OUTPUTS, ids=lambda fault: fault.name)
 def test_a_bad_output_is_told_and_survived(envs: AsyncVectorEnv, fault: Fault, where: str) -> None:
-    if fault is Fault.BAD_REWARD and "reset" in where:
-        pytest.skip("a reset has no reward")
     revive(envs)
     with pytest.raises(InvalidOutputError, match=BAD_OUTPUTS[fault]) as caught:
         inflict(envs, where, 1, fault)
@@ -156,9 +155,9 @@ def test_an_unpicklable_info_is_told_and_survived(envs: AsyncVectorEnv, where: s
     revive(envs)
 
 
+@on_spawn_only(where=["step"])
 @pytest.mark.parametrize("where", ["step", "reset", "send"])
 def test_a_huge_info_arrives(envs: AsyncVectorEnv, where: str) -> None:
-    skip_on_spawn(envs, where, ["step"])
     revive(envs)
     results = inflict(envs, where, 1, Fault.HUGE_INFO)
     infos = [result[-1] for result in results] if isinstance(results, list) else [results[-1]]

@@ -18,17 +18,16 @@ from fleets import (
     NUM_WORKERS,
     STEP_TIMEOUT,
     Oracle,
-    by_turns_on_spawn,
     fleet,
     inflict,
     once_fns,
     options,
     siblings,
-    skip_on_spawn,
     soon,
     zeros,
 )
 from gymnasium.vector import AutoresetMode
+from on_spawn import by_turns_on_spawn, on_spawn_only
 from soaking.faulty import Fault, faulty_fns
 from soaking.oracle import seed_after_restart
 
@@ -57,9 +56,9 @@ def begun(envs: AsyncVectorEnv) -> Oracle:
     return oracle
 
 
+@by_turns_on_spawn("step")
 @pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.name)
 def test_a_lost_worker_is_replaced_within_a_step(envs: AsyncVectorEnv, fault: Fault) -> None:
-    by_turns_on_spawn(envs, fault, "step")
     oracle, victim, rebuilt = begun(envs), envs.num_envs - 1, envs.rebuilt
     with soon():
         result = envs.step(zeros(envs, {victim: fault}))
@@ -96,13 +95,12 @@ def test_an_environment_that_fails_is_made_again_alone(envs: AsyncVectorEnv, fau
     assert [process.pid for process in envs.processes] == pids
 
 
+@by_turns_on_spawn()
 @pytest.mark.parametrize("where", ["reset", "async_reset"])
 @pytest.mark.parametrize("fault", [Fault.RAISE, *BAD_OBSERVATIONS, *LOST], ids=lambda fault: fault.name)
 def test_one_that_is_lost_in_a_reset_is_reset_again_and_tells(
     envs: AsyncVectorEnv, fault: Fault, where: str, tmp_path: Path
 ) -> None:
-    if fault in LOST:
-        by_turns_on_spawn(envs, fault, where)
     oracle, victim, rebuilt = begun(envs), envs.num_envs - 1, envs.rebuilt
     with soon():
         result = reset_badly(envs, where, fault, tmp_path)
@@ -117,12 +115,12 @@ def test_one_that_is_lost_in_a_reset_is_reset_again_and_tells(
     assert np.flatnonzero(envs.rebuilt - rebuilt).tolist() == others
 
 
+@on_spawn_only(fault=[Fault.RAISE])
 @pytest.mark.parametrize("where", ["reset", "async_reset"])
 @pytest.mark.parametrize("fault", [Fault.RAISE, Fault.KILL], ids=lambda fault: fault.name)
 def test_one_that_is_lost_in_a_reset_with_a_seed_gets_that_seed(
     envs: AsyncVectorEnv, fault: Fault, where: str, tmp_path: Path
 ) -> None:
-    skip_on_spawn(envs, fault.name, ["RAISE"])
     oracle, victim = begun(envs), envs.num_envs - 1
     oracle.assert_reset(reset_badly(envs, where, fault, tmp_path, seed=21), oracle.reset(21, [victim]), [victim])
     # Restarts are counted from the time it was given that seed.
@@ -144,12 +142,12 @@ def reset_badly(envs: AsyncVectorEnv, where: str, fault: Fault, folder: Path, se
     return {name: column[order] for name, column in observations.items()}, columns
 
 
+@on_spawn_only(number=[signal.SIGKILL])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda number: number.name)
 @pytest.mark.parametrize("seed", [None, 21])
 def test_a_worker_lost_before_a_reset_is_replaced(
     envs: AsyncVectorEnv, number: signal.Signals, seed: int | None
 ) -> None:
-    skip_on_spawn(envs, number.name, ["SIGKILL"])
     oracle = begun(envs)
     os.kill(envs.processes[0].pid or 0, number)
     with soon():
@@ -168,9 +166,9 @@ def test_a_reset_that_fails_every_time_ends_at_the_limit(fault: Fault) -> None:
         envs.step(zeros(envs))
 
 
+@by_turns_on_spawn("call")
 @pytest.mark.parametrize("fault", LOST, ids=lambda fault: fault.name)
 def test_a_call_that_is_lost_is_told_and_not_repeated(envs: AsyncVectorEnv, fault: Fault) -> None:
-    by_turns_on_spawn(envs, fault, "call")
     oracle, victim = begun(envs), envs.num_envs - 1
     with pytest.raises(EnvRaisedError, match="told to raise"):
         envs.call("suffer", int(Fault.RAISE), indices=[victim])
@@ -198,8 +196,8 @@ def test_what_no_pickle_can_carry_is_told_and_restarts_nobody(envs: AsyncVectorE
     assert [process.pid for process in envs.processes] == pids
 
 
+@on_spawn_only(sharing=[])
 def test_a_worker_that_dies_beside_a_call_does_not_spoil_it(envs: AsyncVectorEnv) -> None:
-    skip_on_spawn(envs, "", [])
     oracle, victim = begun(envs), envs.num_envs - 1
     os.kill(envs.processes[1].pid or 0, signal.SIGKILL)
     assert envs.call("index", indices=[0]) == (0,)

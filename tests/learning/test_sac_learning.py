@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
+from selection import left_to_test_all
 
 from envfleet import AutoresetMode, make_vec
 from envfleet.train.algorithms.learner import Task
@@ -107,6 +108,7 @@ def test_a_time_limit_does_not_end_what_a_state_is_worth(mode: AutoresetMode) ->
     np.testing.assert_allclose(values, 10.0, atol=1.0)
 
 
+@left_to_test_all()
 @pytest.mark.slow
 def test_pendulum() -> None:
     learner = learnt("Pendulum-v1", AutoresetMode.SAME_STEP, total_steps=8_000, learning_starts=1_000)

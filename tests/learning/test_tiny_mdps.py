@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
+from selection import left_to_test_all
 from tiny_mdps import CHAIN, IDENTITY, IdentityEnv, chain_values
 
 from envfleet import make_vec
@@ -203,6 +204,7 @@ CARTPOLE_CONFIGS: dict[str, TrainConfig] = {
 }
 
 
+@left_to_test_all()
 @pytest.mark.slow
 @EVERY
 def test_cartpole(algo: str, tmp_path: Path) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import gymnasium as gym
 import numpy as np
+import pytest
 import record
 from gymnasium.vector import AutoresetMode
+from selection import left_to_test_all
 
 from envfleet import NativeVectorEnv
 from envfleet.testing import ReferenceFleet
 from envfleet.testing.compare import assert_reset, assert_step
 from envfleet.testing.reference import stack_items
+
+Test = TypeVar("Test", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,26 @@ class Case:
 
     def __str__(self) -> str:
         return ", ".join([self.env_id, *(f"{name}={value}" for name, value in self.kwargs.items())])
+
+
+def in_modes_by_turns(cases: Sequence[Case]) -> Callable[[Test], Test]:
+    """Gives a test each case in each mode.
+
+    A mode says when an environment is reset, not what it does: for `make test` the first case is compared in all modes
+    and the others in one each, by turns.
+    """
+    modes = list(AutoresetMode)
+
+    def is_anothers_turn(given: dict[str, Any]) -> bool:
+        number = cases.index(given["case"])
+        return number > 0 and given["mode"] is not modes[number % len(modes)]
+
+    def parametrized(test: Test) -> Test:
+        test = pytest.mark.parametrize("case", cases, ids=str)(test)
+        test = pytest.mark.parametrize("mode", modes, ids=lambda mode: mode.value)(test)
+        return left_to_test_all(is_anothers_turn)(test)
+
+    return parametrized
 
 
 Pilot = Callable[[gym.Env[Any, Any], Any], Any]

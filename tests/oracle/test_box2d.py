@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from oracle import Case, Pilot, compare
+from oracle import Case, Pilot, compare, in_modes_by_turns
 
 from envfleet import make_vec, uniform
 from envfleet.testing import assert_same
@@ -44,8 +44,7 @@ def _as_action(env: gym.Env[Any, Any], action: Any) -> Any:
     return np.asarray(action, env.action_space.dtype)
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_modes_by_turns(CASES)
 def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
     compare(case, mode)
 

@@ -14,7 +14,7 @@ import pytest
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
 from mujoco_names import NAMES
-from oracle import Case, compare
+from oracle import Case, compare, in_modes_by_turns
 
 from envfleet import make_vec
 
@@ -75,14 +75,13 @@ VARIED = [
 ]
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("case", SAMPLED, ids=str)
+@in_modes_by_turns(SAMPLED)
 def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
     compare(case, mode)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WHOLE_EPISODES, reason="takes ten minutes: make oracle")
+@pytest.mark.only_with("ENVFLEET_WHOLE_EPISODES")  # takes ten minutes: make oracle
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("case", WHOLE, ids=str)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from gymnasium.vector import AutoresetMode
-from oracle import Case, compare
+from oracle import Case, compare, in_modes_by_turns
 
 TWO_STARTS = ["SFHF", "FFFF", "FFSG"]
 
@@ -26,7 +25,6 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@in_modes_by_turns(CASES)
 def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
     compare(case, mode)

@@ -17,7 +17,7 @@ import pytest
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif("ENVFLEET_WHEELS" not in os.environ, reason="builds everything twice: make wheel-check"),
+    pytest.mark.only_with("ENVFLEET_WHEELS"),  # builds everything twice: make wheel-check
 ]
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
+from selection import left_to_test_all
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -49,6 +50,11 @@ MEASURED = ["bare", "loops", "gymnasium-sync", "gymnasium-async", PROCESS, engin
 PLAN = throughput.Plan(slice_seconds=0.01, repeats=2)
 
 
+def whole_script(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a script with all the processes it starts: for `make test-all`. Its pieces are tested one by one."""
+    return left_to_test_all()(pytest.mark.slow(pytest.mark.timeout(600)(test)))
+
+
 # --- the script ------------------------------------------------------------------------------------------
 
 
@@ -67,8 +73,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[
 Tiny = tuple[Path, str, dict[str, Any]]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_result_tables_and_plot_are_written(tiny_run: Tiny) -> None:
     directory, output, _ = tiny_run
     assert sorted(path.name for path in directory.iterdir()) == ["tiny.json", "tiny.md", "tiny.png"]
@@ -76,8 +81,7 @@ def test_result_tables_and_plot_are_written(tiny_run: Tiny) -> None:
     assert (directory / "tiny.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_every_engine_is_measured_every_repeat(tiny_run: Tiny) -> None:
     (result,) = tiny_run[2]["throughput"]
     assert result["workload"] == {"env_id": "CartPole-v1", "num_envs": 2, "policy": False}
@@ -91,8 +95,7 @@ def test_every_engine_is_measured_every_repeat(tiny_run: Tiny) -> None:
         assert found["idle_cpu"] >= 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_only_process_engines_have_processes(tiny_run: Tiny) -> None:
     processes = {found["engine"]: found["processes"] for found in tiny_run[2]["throughput"][0]["engines"]}
     with_processes = {engine for engine, count in processes.items() if count}
@@ -100,8 +103,7 @@ def test_only_process_engines_have_processes(tiny_run: Tiny) -> None:
     assert with_processes <= {engines.GYMNASIUM_ASYNC, engines.LOOPS, PROCESS}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_ratios_are_of_medians(tiny_run: Tiny) -> None:
     result = tiny_run[2]["throughput"][0]
     medians = {found["engine"]: found["median"] for found in result["engines"]}
@@ -111,8 +113,7 @@ def test_ratios_are_of_medians(tiny_run: Tiny) -> None:
             assert ratio == pytest.approx(medians[engine] / medians[baseline])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_creation_is_measured(tiny_run: Tiny) -> None:
     assert [result["engine"] for result in tiny_run[2]["creation"]] == MEASURED
     for result in tiny_run[2]["creation"]:
@@ -120,8 +121,7 @@ def test_creation_is_measured(tiny_run: Tiny) -> None:
         assert all(sample["seconds"] > 0 for sample in result["samples"])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_the_machine_and_the_plan_are_written_down(tiny_run: Tiny) -> None:
     result = tiny_run[2]
     assert result["plan"] == {"slice_seconds": 0.02, "repeats": 2}
@@ -133,8 +133,7 @@ def test_the_machine_and_the_plan_are_written_down(tiny_run: Tiny) -> None:
     assert result["all_met"] is None, "no requirement was measured"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_the_headline_shows_the_fastest_of_a_family(tiny_run: Tiny) -> None:
     result = tiny_run[2]
     medians = {found["engine"]: found["median"] for found in result["throughput"][0]["engines"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "build" / "cpp-tests"
 NAMES = sorted(path.stem for path in (ROOT / "cpp" / "tests").glob("*.cpp"))
 COMPILER = shlex.split(os.environ.get("CXX", "c++"))
 FLAGS = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-pthread"]
@@ -24,20 +26,38 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs are, compiled side by side."""
-    folder = tmp_path_factory.mktemp("cpp")
+def programs() -> dict[str, Path]:
+    """The programs, compiled side by side."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        list(threads.map(lambda name: compile_test(name, folder), NAMES))
-    return folder
+        return dict(zip(NAMES, threads.map(compiled, NAMES), strict=True))
 
 
-def compile_test(name: str, folder: Path) -> None:
+def compiled(name: str) -> Path:
+    """The program of a test, from an earlier run if it was made of the same."""
     numpys = Path(np.get_include())
-    where = [f"-I{ROOT / 'cpp'}", "-isystem", numpys]
+    where = [f"-I{ROOT / 'cpp'}", "-isystem", str(numpys)]
     library = numpys.parents[1] / "random" / "lib" / "libnpyrandom.a"
     source = ROOT / "cpp" / "tests" / f"{name}.cpp"
-    subprocess.run([*COMPILER, *FLAGS, *where, source, library, "-o", folder / name], check=True)
+    command = [*COMPILER, *FLAGS, *where, str(source), str(library)]
+    program = PROGRAMS / f"{name}-{made_of(source, command)}"
+    if not program.exists():
+        PROGRAMS.mkdir(parents=True, exist_ok=True)
+        for older in PROGRAMS.glob(f"{name}-*"):
+            if not older.suffix:
+                older.unlink(missing_ok=True)
+        fresh = program.with_name(f"{program.name}.{os.getpid()}")  # whole or not at all, whoever else compiles it
+        subprocess.run([*command, "-o", fresh], check=True)
+        fresh.rename(program)
+    return program
+
+
+def made_of(source: Path, command: list[str]) -> str:
+    """A fingerprint of the source, of every header, of NumPy, of the compiler and of what it is told."""
+    version = subprocess.run([*COMPILER, "--version"], capture_output=True, check=True).stdout
+    found = hashlib.sha256(version + np.__version__.encode() + repr(command).encode())
+    for path in [source, *sorted((ROOT / "cpp").rglob("*.h"))]:
+        found.update(str(path).encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def test_there_are_programs_to_run() -> None:
@@ -45,6 +65,6 @@ def test_there_are_programs_to_run() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_program_ends_well(name: str, folder: Path) -> None:
-    done = subprocess.run([folder / name], capture_output=True, text=True, timeout=100, check=False)
+def test_the_program_ends_well(name: str, programs: dict[str, Path]) -> None:
+    done = subprocess.run([programs[name]], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,12 +8,12 @@ import json
 import pkgutil
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import gymnasium
 import pytest
+from scripts import run_script
 
 import envfleet
 import envfleet.backends
@@ -54,13 +54,13 @@ def test_there_are_blocks_to_run():
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_python_blocks_run(block, tmp_path):
+def test_python_blocks_run(block, tmp_path, request):
     """As a reader would: saved as a script, run by Python; a warning would be seen on stderr."""
     script = tmp_path / "block.py"
     script.write_text(block)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    code, _, errors = run_script(script, [], tmp_path, anew=request.node.get_closest_marker("ray") is not None)
+    assert code == 0, errors
+    assert not errors
 
 
 def test_the_example_has_fifteen_lines_at_most():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
+import envfleet.train.public  # noqa: F401  what most of them import
 import pytest
+from scripts import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
@@ -37,10 +37,9 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, EXAMPLES / f"{name}.py", *SHORT[name]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    code, _, errors = run_script(EXAMPLES / f"{name}.py", SHORT[name], tmp_path, anew=name == "several_machines")
+    assert code == 0, errors
+    assert not errors
     found = sorted(path.name for pattern in set(MADE.get(name, [])) for path in tmp_path.rglob(pattern))
     assert found == sorted(MADE.get(name, []))
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import left_to_test_all
 
 pytest.importorskip("torch")
 
@@ -39,6 +40,11 @@ def called(main: Callable[[], int | None], *arguments: str) -> tuple[str, str]:
     return output.getvalue(), errors.getvalue()
 
 
+def whole_script(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a script with all the processes it starts: for `make test-all`. Its pieces are tested one by one."""
+    return left_to_test_all()(pytest.mark.slow(pytest.mark.timeout(600)(test)))
+
+
 # --- learning/run.py, as a whole -------------------------------------------------------------------------
 
 
@@ -51,8 +57,7 @@ def tiny_studies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, s
     return work, *called(run.main, *common, "--seeds", "1", "2")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_seeds_run_at_different_times_end_up_in_one_result(tiny_studies: Any) -> None:
     found = json.loads((tiny_studies[0] / "results" / "cartpole-a2c.json").read_text())
     assert found["study"] == dataclasses.asdict(CARTPOLE)
@@ -65,8 +70,7 @@ def test_seeds_run_at_different_times_end_up_in_one_result(tiny_studies: Any) ->
     assert "seed 1: done before" in tiny_studies[2]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_a_seeds_figures_are_those_of_its_run_and_evaluation(tiny_studies: Any) -> None:
     for entry in json.loads((tiny_studies[0] / "results" / "cartpole-a2c.json").read_text())["seeds"]:
         assert entry["min_return"] <= entry["mean_return"] <= entry["max_return"]
@@ -81,8 +85,7 @@ def test_a_seeds_figures_are_those_of_its_run_and_evaluation(tiny_studies: Any) 
         assert entry["plan"]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_curves_tables_and_pictures_lie_beside_the_figures(tiny_studies: Any) -> None:
     folder = tiny_studies[0] / "results"
     rows = list(csv.DictReader((folder / "cartpole-a2c.csv").read_text().splitlines()))
@@ -96,8 +99,7 @@ def test_curves_tables_and_pictures_lie_beside_the_figures(tiny_studies: Any) ->
     assert "| cartpole-a2c |" in tiny_studies[1]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_no_path_of_this_machine_gets_into_the_results(tiny_studies: Any) -> None:
     work = tiny_studies[0]
     for name in ("cartpole-a2c.json", "cartpole-a2c.csv", "README.md"):
@@ -307,8 +309,7 @@ def tiny_speed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str,
     return output, json.loads(path.read_text())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_our_speed_is_measured_over_whole_rollouts(tiny_speed: tuple[str, dict[str, Any]]) -> None:
     (speed,) = tiny_speed[1]["speed"]
     (ours,) = speed["contestants"]
@@ -319,8 +320,7 @@ def test_our_speed_is_measured_over_whole_rollouts(tiny_speed: tuple[str, dict[s
     assert ours["steps_per_second"] == pytest.approx(1280 / ours["outcomes"][0]["seconds"])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_the_time_to_a_return_is_noted_or_null(tiny_speed: tuple[str, dict[str, Any]]) -> None:
     (found,) = tiny_speed[1]["time_to_return"]
     (ours,) = found["contestants"]
@@ -335,8 +335,7 @@ def test_the_time_to_a_return_is_noted_or_null(tiny_speed: tuple[str, dict[str, 
     assert outcome["seconds"] > 4
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_the_profile_shares_out_the_whole_time(tiny_speed: tuple[str, dict[str, Any]]) -> None:
     (found,) = tiny_speed[1]["profile"]
     assert list(found["shares"]) == ["policy", "engine", "rest of collecting", "update", "bookkeeping"]
@@ -345,8 +344,7 @@ def test_the_profile_shares_out_the_whole_time(tiny_speed: tuple[str, dict[str, 
     assert found["steps_per_second"] == pytest.approx(found["steps"] / sum(found["seconds"].values()))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@whole_script
 def test_settings_machine_and_command_are_written_down(tiny_speed: tuple[str, dict[str, Any]]) -> None:
     output, result = tiny_speed
     assert result["command"].startswith("python benchmarks/training_speed.py --algos a2c --goals -10000")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import gymnasium as gym
 import pytest
 from scripted import Maker
@@ -9,7 +11,8 @@ import envfleet.vector
 MAKERS: dict[str, Maker] = {
     "gymnasium-sync": gym.vector.SyncVectorEnv,
     "sync": envfleet.vector.SyncVectorEnv,
-    "process": envfleet.vector.AsyncVectorEnv,
+    # Once torch or pygame has threads, a fleet would be spawned, a second each: nothing that wrappers could tell.
+    "process": partial(envfleet.vector.AsyncVectorEnv, context="fork"),
 }
 
 
