@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import envfleet.train.public  # noqa: F401  what most of them import
 import pytest
 from scripts import run_script
+
+from envfleet.train import evaluate, plot_runs, showcase, train  # noqa: F401  what most of them import
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {

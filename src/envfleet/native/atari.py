@@ -16,6 +16,8 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.errors import UnsupportedError
+from envfleet.native.env import checked_threads
+from envfleet.vector.arguments import is_integer
 from envfleet.vector.engine import (
     CallOrder,
     NoQuickCalls,
@@ -175,7 +177,7 @@ class AtariVectorEnv(FleetVectorEnv):
         checked = _checked({**spec.kwargs, **(env_kwargs or {})}, ale_py.vector_env.AtariVectorEnv)
         self.spec = spec
         games: Any = ale_py.vector_env.AtariVectorEnv(
-            **checked, num_envs=num_envs, num_threads=_checked_threads(threads), autoreset_mode=mode
+            **checked, num_envs=num_envs, num_threads=checked_threads(threads) or 0, autoreset_mode=mode
         )
         face = EnvFace(games.single_observation_space, games.single_action_space, {}, None)
         spaces = fleet_spaces([face] * num_envs, "same", mode)
@@ -336,25 +338,13 @@ def _checked(env_kwargs: dict[str, Any], games: type) -> dict[str, Any]:
         known = ", ".join(name for name in defaults if name != "game")
         raise UnsupportedError(f"the argument {unknown[0]!r} of Atari games; ale-py's vector environment takes {known}")
     for name, value in env_kwargs.items():
-        if name in _LEAST and not (_is_integer(value) and value >= _LEAST[name]):
+        if name in _LEAST and not (is_integer(value) and value >= _LEAST[name]):
             raise ValueError(f"{name} must be an integer of {_LEAST[name]} or more, got {value!r}.")
         if name in _SHARES and not (isinstance(value, int | float | np.number) and 0 <= value <= 1):
             raise ValueError(f"{name} must be a number between 0 and 1, got {value!r}.")
         if isinstance(defaults[name], bool) and not isinstance(value, bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {value!r}.")
     return {name: int(value) if name in _LEAST else value for name, value in env_kwargs.items()}
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _checked_threads(threads: Any) -> int:
-    if threads is None:
-        return 0  # ale-py's word for its own choice
-    if not _is_integer(threads) or threads < 1:
-        raise ValueError(f"threads must be a positive integer or None, got {threads!r}.")
-    return int(threads)
 
 
 def _refusal(order: CallOrder | SetAttrOrder) -> Report:

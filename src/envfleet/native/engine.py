@@ -20,6 +20,7 @@ from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.native.twin import Twin
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
 from envfleet.vector.failures import Failure
+from envfleet.vector.runtime import generator_in, generator_state
 
 
 class NativeEnvError(RuntimeError):
@@ -290,14 +291,8 @@ class NativeShard:
 
     def _np_random(self, env: int) -> np.random.Generator:
         state, increment, has_half, half = self._pool.rng_state(env)
-        bits = np.random.PCG64()
-        bits.state = {
-            "bit_generator": "PCG64",
-            "state": {"state": state[0] << 64 | state[1], "inc": increment[0] << 64 | increment[1]},
-            "has_uint32": has_half,
-            "uinteger": half,
-        }
-        return np.random.Generator(bits)
+        wide = state[0] << 64 | state[1], increment[0] << 64 | increment[1]
+        return generator_in(generator_state(*wide, has_half, half))
 
     def _time_limit(self, env: int) -> int | None:
         limit = self._pool.time_limit(env)

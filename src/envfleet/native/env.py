@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, final
 
 import gymnasium
-import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
 
@@ -85,7 +84,7 @@ class NativeVectorEnv(FleetVectorEnv):
     ) -> None:
         self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
         mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
-        threads_wanted = _checked_threads(threads, num_envs)
+        threads_wanted = checked_threads(threads) or min(usable_cores(), num_envs)
         if origins:
             varied = [origin.stream().next().parameters(origin.randomize) for origin in origins]
         envs = _arguments_of_all(self.spec, kind, dict(env_kwargs or {}), varied, num_envs)
@@ -238,9 +237,8 @@ def _arguments_of_one(
     return replace(found, parameters=companions.completed(env, found.parameters)) if companions else found
 
 
-def _checked_threads(threads: Any, num_envs: int) -> int:
-    if threads is None:
-        return min(usable_cores(), num_envs)
-    if not isinstance(threads, int | np.integer) or isinstance(threads, bool) or threads < 1:
+def checked_threads(threads: Any) -> int | None:
+    """A number of threads, or None for as many as pay off."""
+    if threads is not None and not (arguments.is_integer(threads) and threads >= 1):
         raise ValueError(f"threads must be a positive integer or None, got {threads!r}.")
-    return int(threads)
+    return threads if threads is None else int(threads)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from envfleet.train.collecting import Rollout
 from envfleet.train.observations import Array, Observations, Tensors, map_leaves, to_tensors
+from envfleet.vector.runtime import generator_state
 
 Indices: TypeAlias = npt.NDArray[np.int64]
 
@@ -311,12 +312,7 @@ def _set_generator_words(generator: np.random.Generator, words: npt.NDArray[np.u
     state, increment, uinteger, has_uint32 = (
         int.from_bytes(part.tobytes(), "little") for part in np.split(words, [16, 32, 36])
     )
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state, "inc": increment},
-        "uinteger": uinteger,
-        "has_uint32": has_uint32,
-    }
+    generator.bit_generator.state = generator_state(state, increment, has_uint32, uinteger)
 
 
 def _check_memory(space: Space[Any], action_size: int, capacity: int) -> None:

@@ -30,10 +30,10 @@ from envfleet.train.judging.scores import Evaluation, Scenario, table
 from envfleet.train.observations import Array, Observations, map_leaves
 from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
+from envfleet.vector.fused_env import MAKE_ARGUMENTS
 
 __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 
-_MAKE_PARAMETERS = ("max_episode_steps", "disable_env_checker")
 """What gymnasium.make takes for itself and no constructor sees."""
 
 _LARGEST_REWARD = 1e140
@@ -224,7 +224,7 @@ def _scorable(
 def _check_parameter(env_id: str, name: str) -> None:
     # A misspelt name would otherwise be refused once a value, as if the values were the trouble.
     entry_point = _find_spec(env_id).entry_point
-    if entry_point is not None and name not in _MAKE_PARAMETERS:
+    if entry_point is not None and name not in MAKE_ARGUMENTS:
         creator = entry_point if callable(entry_point) else load_env_creator(entry_point)
         check_parameter_names([name], creator, env_id)
 

@@ -24,6 +24,7 @@ from envfleet.train.finite import check_weights
 from envfleet.train.running.checkpoint import load_agent
 from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
+from envfleet.vector.arguments import checked_integer
 
 _PATIENCE = 30_000
 """Steps granted to an episode where nobody set a limit: more than the 27,000 of an Atari game's half hour."""
@@ -137,7 +138,5 @@ def seeded(seed: int) -> Iterator[None]:
 
 def check_integer(name: str, value: object, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}.")
-    if value < least:
+    if checked_integer(name, value) < least:
         raise ValueError(f"{name} must be {least} or more, got {value}.")
