@@ -57,7 +57,7 @@ def test_every_number_is_gymnasiums(case: Case, mode: AutoresetMode) -> None:
         (Case("BipedalWalker-v3", {}, 4, 1700, ends=4), walker_pilot),
         (Case("BipedalWalkerHardcore-v3", {}, 4, 1000, ends=4), walker_pilot),
     ],
-    ids=str,
+    ids=lambda value: value.__name__ if callable(value) else str(value),
 )
 def test_those_who_can_land_and_walk_get_gymnasiums_numbers_too(case: Case, pilot: Any) -> None:
     compare(case, AutoresetMode.NEXT_STEP, 100, pilot)
