@@ -7,9 +7,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find cpp -name '*.h' -o -name '*.cpp')
+# Another stamp whenever a module was added, moved or removed: an editable installation knows each by its name.
+MODULES := $(VENV)/.modules-$(shell find src -name "*.py" | sort | cksum | cut -d " " -f 1)
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test test-all oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test test-all pyright oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
@@ -27,6 +29,7 @@ help:
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
 	@echo "make bench-training  training against Stable-Baselines3: about an hour"
 	@echo "make check           linters and type checker only"
+	@echo "make pyright         another type checker, on a user's program"
 	@echo "make format          lay the code out"
 
 # torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
@@ -38,11 +41,15 @@ $(VENV)/.created: constraints.txt
 	@touch $@
 
 # Editable: Python sources are used where they lie; only a change of the C++ core builds again.
-$(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES)
+$(MODULES): $(VENV)/.created
+	@rm -f $(VENV)/.modules-*
+	@touch $@
+
+$(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES) $(MODULES)
 	$(INSTALL) --no-build-isolation --editable ".[train]" "gymnasium[box2d]>=1.4" -c constraints.txt
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES)
+$(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES) $(MODULES)
 	$(INSTALL) --no-build-isolation --editable ".[dev]" -c constraints.txt
 	@touch $@ $(VENV)/.trainable
 
@@ -56,6 +63,11 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES)
+
+# A second type checker, on a program as users write it; it brings Node.js.
+pyright: setup
+	$(INSTALL) pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/user_program.py
 
 test: check
 	$(BIN)/python -m pytest --side-by-side --durations 10

@@ -25,8 +25,8 @@ def random_steps(envs: gymnasium.vector.VectorEnv[Any, Any, Any], steps: int) ->
     observations, _ = envs.reset(seed=0)
     total = 0.0
     for _ in range(steps):
-        observations, rewards, terminated, truncated, infos = envs.step(envs.action_space.sample())
-        total += float(rewards.sum())
+        observations, rewards, terminated, truncated, _ = envs.step(envs.action_space.sample())
+        total += float(rewards[~(terminated | truncated)].sum())
     return total + float(observations.sum())
 
 
@@ -36,7 +36,10 @@ def fleets() -> None:
         random_steps(RecordEpisodeStatistics(NormalizeObservation(envs)), 10)
         rewards: npt.NDArray[np.float64] = envs.step(np.zeros(8, np.int64))[1]
         print(envs.plan, envs.parameters, rewards.mean(), envs.get_attr("gravity")[0])
-    for fleet in (SyncVectorEnv([make_env] * 2), AsyncVectorEnv([make_env] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)):
+    for fleet in (
+        SyncVectorEnv([make_env] * 2),
+        AsyncVectorEnv([make_env] * 2, autoreset_mode=AutoresetMode.NEXT_STEP),
+    ):
         fleet.async_reset(seed=0)
         *_, infos = fleet.recv()
         fleet.send(np.zeros(len(infos["env_id"]), np.int64), infos["env_id"])

@@ -155,7 +155,7 @@ def test_a_step_that_was_interrupted_is_forgotten() -> None:
     with games(noop_max=0, use_fire_reset=False) as envs:
         envs.reset(seed=1)
         envs.step_async([0] * N)
-        envs._give_up("step", KeyboardInterrupt())  # what a Ctrl-C between the two calls does
+        envs._state.give_up("step", KeyboardInterrupt())  # what a Ctrl-C between the two calls does
         with pytest.raises(ResetNeeded, match="interrupted"):
             envs.step([0] * N)
         envs.reset(seed=1)

@@ -46,10 +46,12 @@ def batched_over(script: list[list[dict[str, Any]]], edges: list[int]) -> list[d
     bounds = list(pairwise([0, *edges, NUM_ENVS]))
     writers = [InfoWriter(rows[first:last], kinds[first:last]) for first, last in bounds]
     reader = InfoReader(rows, kinds, bounds)
-    return [
-        reader.read([write(w, infos[first:last]) for w, (first, last) in zip(writers, bounds, strict=True)])
-        for infos in script
-    ]
+    batched = []
+    for infos in script:
+        reports = [write(w, infos[first:last]) for w, (first, last) in zip(writers, bounds, strict=True)]
+        reader.absorb(reports)
+        batched.append(reader.read(reports))
+    return batched
 
 
 @RELAXED

@@ -19,6 +19,7 @@ from envfleet.vector.failures import Failure
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.layout import Array, Columns, SpaceLayout
 from envfleet.vector.pages import PageLayout, PageRows, Pages
+from envfleet.vector.pickling import without_traceback
 from envfleet.vector.spaces import FleetSpaces
 
 # An episode's number, the kind of its origin, the seed or that of its generator, the generator's state.
@@ -413,7 +414,8 @@ class QuickSteps:
                     pages.open()
                 reports = self._step_all()
             except BaseException as error:
-                self._error = error
+                # Its frames refer to the fleet, which whoever ends the workers of a forgotten fleet must not.
+                self._error = without_traceback(error)
                 raise
             finally:
                 if pages is not None:

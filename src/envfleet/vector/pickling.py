@@ -67,6 +67,11 @@ class _BareError(Exception):
         return _rebuild, self._parts
 
 
+def without_traceback(error: BaseException) -> BaseException:
+    """A copy of an exception that refers to no frames, and so keeps nothing alive."""
+    return _rebuild(type(error), error.args, dict(vars(error)))
+
+
 def _rebuild(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = kind.__new__(kind)
     error.args = args

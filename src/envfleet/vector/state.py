@@ -181,7 +181,8 @@ class FleetState:
             self._needs_reset = None
         try:
             self._out[rows] = True
-            send()
+            self.rest()
+            send()  # an engine that cannot go on says so by itself
         except BaseException as error:
             self.give_up("step", error)
             raise

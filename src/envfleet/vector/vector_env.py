@@ -215,7 +215,6 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
                 raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
             send = self._engine.prepare_resets(order)
             self._state.send(np.arange(self.num_envs), send, resets=True)
-            self._state.rest()
 
     def send(self, actions: Any, env_ids: Indices = None) -> None:
         """Has some environments stepped, and returns at once; ``recv`` gives the results as they come.
@@ -236,7 +235,6 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             self._state.check_may_send(rows)
             send = self._engine.prepare_steps(rows, self._store_actions(actions, rows))
             self._state.send(rows, send)
-            self._state.rest()
 
     def recv(self, timeout: float | None = None) -> StepResult:
         """Waits for the first ``batch_size`` environments (or as many as are at work) and returns their results.

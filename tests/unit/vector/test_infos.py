@@ -40,6 +40,7 @@ class Fleet:
 
     def turn(self, infos: Sequence[Any]) -> dict[str, Any]:
         self.reports = [write(w, infos[first:last]) for w, (first, last) in zip(self.writers, self.bounds, strict=True)]
+        self.reader.absorb(self.reports)
         return self.reader.read(self.reports)
 
     @property

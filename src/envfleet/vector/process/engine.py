@@ -453,7 +453,6 @@ class ProcessEngine:
         """Closes all environments and ends all workers within about ``timeout`` seconds."""
         failures = self._local_shard.close() if self._local_shard is not None else []
         failures += self.end_workers(timeout, terminate)
-        self.quick = NoQuickCalls()  # the others refer to this engine, which would keep each other alive
         warn_of_close(failures)
         if self._mailroom is not None and self._workers.is_ours:
             self._watch.warn_of_copies()
@@ -465,6 +464,7 @@ class ProcessEngine:
         return failures
 
     def _shut_down(self, timeout: float, terminate: bool) -> list[Failure]:
+        self.quick = NoQuickCalls()  # the others refer to this engine: both would keep each other alive
         if not self._workers.is_ours:
             return []
         failures: list[Failure] = []

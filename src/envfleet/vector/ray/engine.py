@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import final
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from envfleet import _core
 from envfleet.redraw import redrawn
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
-    NoQuickCalls,
     Order,
     QuickCalls,
     Report,
@@ -80,7 +80,9 @@ class RayEngine:
         layout = FleetLayout(spaces, num_parameters=len(redrawn(self._tasks[0].env_fns)), refuse_nan=policy.check_nan)
         self._layout, self._memory = layout, aligned_zeros(layout.size)
         self.block = FleetBlock(layout, self._memory, self._bounds, keeps_last=policy.restart)
-        self.quick = self.block.quick_calls(self.exclusive, self._step_all)
+        # By a weak reference, or both would keep each other alive, and the actors of a fleet that nobody holds.
+        step_all = WeakMethod(self._step_all)
+        self.quick = self.block.quick_calls(self.exclusive, lambda: step_all()())  # type: ignore[misc]
         rows = [layout.rows(self._memory, first, last) for first, last in self._bounds]
         self._results = [Results(each) for each in rows]
         self._actions = [RowBytes(each.action_arrays) for each in rows]
@@ -152,9 +154,10 @@ class RayEngine:
             self.block.last.keep()
         return reports
 
-    def _step_all(self) -> Sequence[Report | None]:
+    def _step_all(self) -> Sequence[Report | None] | None:
         self.begin(_PLAIN_STEP)
-        return self.finish(None)
+        reports = self.finish(None)
+        return reports if any(reports) else None
 
     def _wait(self, calls: dict[Ref, Call], number: int, deadline: Deadline = NEVER) -> list[Ref]:
         """Returns the first ``number`` calls that were answered, or will never be."""
@@ -305,7 +308,6 @@ class RayEngine:
 
     def close(self, timeout: float, terminate: bool) -> None:
         """Closes all environments and ends all actors within about ``timeout`` seconds."""
-        self.quick = NoQuickCalls()  # the others refer to this engine, which would keep each other alive
         warn_of_close(self._actors.end(timeout, terminate))
 
     def interrupt(self) -> None:
