@@ -261,12 +261,12 @@ def test_schemas_lost_to_an_interruption_are_heard_of_again(kwargs: Any, monkeyp
     with AsyncVectorEnv([NumberedEnv] * 3, **kwargs) as envs:
         envs.reset()
 
-        def read_and_be_interrupted(timeout: float | None, finish: Any = envs._finish) -> Any:
+        def read_and_be_interrupted(timeout: float | None, finish: Any = envs._engine._finish_workers) -> Any:
             finish(timeout)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(envs, "_finish", read_and_be_interrupted)
+            patch.setattr(envs._engine, "_finish_workers", read_and_be_interrupted)
             with pytest.raises(KeyboardInterrupt):
                 envs.step([1, 1, 1])
         with pytest.raises(ResetNeeded):
