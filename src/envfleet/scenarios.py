@@ -179,7 +179,7 @@ def _formatted(name: str, distribution: Distribution) -> str:
 
 def _spaced(text: str, value: str) -> tuple[float, ...]:
     parts = value.split(":")
-    ends = [_end(part) for part in parts[:2]]
+    ends = [read_number(part) for part in parts[:2]]
     count = int(parts[2]) if len(parts) == 3 and parts[2].strip().isdecimal() else 0
     if count < 2 or any(end is None for end in ends):
         _refuse(text, "expected start:stop:count, two numbers and how many values, at least 2", _SWEEP_EXAMPLE)
@@ -192,7 +192,8 @@ def _spaced(text: str, value: str) -> tuple[float, ...]:
     return tuple(float(v) for v in values)
 
 
-def _end(text: str) -> int | float | None:
+def read_number(text: str) -> int | float | None:
+    """The finite number that a text says, an integer if it is written as one; None if it says none."""
     try:
         return int(text)
     except ValueError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import keyword
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,7 +12,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from envfleet.cli.errors import UsageError
 from envfleet.randomize import Distribution
-from envfleet.scenarios import Sweep, format_randomize, parse_randomize, parse_sweep
+from envfleet.scenarios import Sweep, format_randomize, parse_randomize, parse_sweep, read_number
 
 EnvKwargs: TypeAlias = Mapping[str, Any]
 """Constructor arguments of an environment."""
@@ -110,15 +109,8 @@ def _number_spec() -> PrimitiveConstructorSpec[int]:
 
 def _whole_number(text: str) -> int:
     """Read an integer; 300_000 and 3e5 are allowed, as people write numbers of steps."""
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not number.is_integer():
+    number = read_number(text)
+    if number is None or number != int(number):
         raise ValueError(f"expected a whole number, such as 300000, 300_000 or 3e5, got {text!r}.")
     return int(number)
 

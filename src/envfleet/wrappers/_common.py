@@ -107,3 +107,18 @@ def check_switch(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False, got {value!r} of type {type(value).__name__}.")
     return bool(value)
+
+
+class Freezable:
+    """A wrapper with statistics that can be frozen."""
+
+    _update_running_mean = True
+
+    @property
+    def update_running_mean(self) -> bool:
+        """Whether what comes is counted in the statistics; set it to False to freeze them."""
+        return self._update_running_mean
+
+    @update_running_mean.setter
+    def update_running_mean(self, value: bool) -> None:
+        self._update_running_mean = check_switch("update_running_mean", value)

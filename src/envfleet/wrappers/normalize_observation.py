@@ -14,13 +14,13 @@ from gymnasium.vector.utils import batch_space
 from envfleet.wrappers._common import (
     AnyVectorEnv,
     BatchWrapper,
+    Freezable,
     Infos,
     Options,
     Seed,
     StepResult,
     autoreset_mode,
     check_positive,
-    check_switch,
     info_dict,
     reset_envs,
 )
@@ -37,7 +37,7 @@ from envfleet.wrappers._leaves import (
 from envfleet.wrappers._moments import RunningMoments, State, check_keys
 
 
-class NormalizeObservation(BatchWrapper):
+class NormalizeObservation(Freezable, BatchWrapper):
     """Shift and scale every component of the observation to mean 0 and variance 1.
 
     Returns `(observation - mean) / sqrt(var + epsilon)` as float32[num_envs, *shape]. Mean and variance
@@ -74,16 +74,6 @@ class NormalizeObservation(BatchWrapper):
         self._moments = [RunningMoments.empty(_shape(leaf)) for _, leaf in leaves]
         self.single_observation_space = map_space(self._inner_space, self._normalised_space)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
-        self._update_running_mean = True
-
-    @property
-    def update_running_mean(self) -> bool:
-        """Whether new observations are counted in the statistics; set it to False to freeze them."""
-        return self._update_running_mean
-
-    @update_running_mean.setter
-    def update_running_mean(self, value: bool) -> None:
-        self._update_running_mean = check_switch("update_running_mean", value)
 
     @property
     def obs_rms(self) -> Any:

@@ -13,6 +13,7 @@ from envfleet.wrappers._common import (
     BatchWrapper,
     BoolArray,
     FloatArray,
+    Freezable,
     Infos,
     Options,
     Seed,
@@ -20,13 +21,12 @@ from envfleet.wrappers._common import (
     autoreset_mode,
     check_number,
     check_positive,
-    check_switch,
     reset_envs,
 )
 from envfleet.wrappers._moments import RunningMoments, State, check_keys
 
 
-class NormalizeReward(BatchWrapper):
+class NormalizeReward(Freezable, BatchWrapper):
     """Divide rewards by the standard deviation of the discounted return.
 
     Each environment keeps `g = gamma * g + reward`, which starts at 0 in every episode. The variance of all g is
@@ -60,16 +60,6 @@ class NormalizeReward(BatchWrapper):
         self._moments = RunningMoments.empty()
         self._returns: FloatArray = np.zeros(self.num_envs)
         self._starting: BoolArray = np.zeros(self.num_envs, dtype=np.bool_)
-        self._update_running_mean = True
-
-    @property
-    def update_running_mean(self) -> bool:
-        """Whether new rewards are counted in the statistics; set it to False to freeze them."""
-        return self._update_running_mean
-
-    @update_running_mean.setter
-    def update_running_mean(self, value: bool) -> None:
-        self._update_running_mean = check_switch("update_running_mean", value)
 
     @property
     def return_rms(self) -> RunningMoments:
