@@ -60,7 +60,13 @@ class AtariBlock:
         self.rewards = np.zeros(n)
         self.terminated, self.truncated, self.finished, self.out = (np.zeros(n, np.bool_) for _ in range(4))
 
-    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+    def store_actions(
+        self,
+        actions: Any,
+        rows: Rows | None = None,
+        *,
+        were_tried: bool = False,  # noqa: ARG002
+    ) -> list[list[Any]]:
         """Checks all actions, then writes them; none travels beside."""
         (column,) = self._layout.checked(actions, len(self.actions) if rows is None else len(rows))
         column = np.asarray(column)

@@ -88,7 +88,13 @@ class NativeBlock:
     def _all_columns(self, when: str) -> Columns:
         return self._observations.columns(self._named(f"{when} observation"), self._num_envs)
 
-    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+    def store_actions(
+        self,
+        actions: Any,
+        rows: Rows | None = None,
+        *,
+        were_tried: bool = False,  # noqa: ARG002
+    ) -> list[list[Any]]:
         """Checks all actions, then writes them, into all rows or the given ones; nothing travels beside the block."""
         where: Any = slice(None) if rows is None else rows
         (column,) = self._actions.checked(actions, self._num_envs if rows is None else len(rows))

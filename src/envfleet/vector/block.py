@@ -247,12 +247,12 @@ class FleetBlock:
         self._has_quick_steps = True
         return QuickSteps(self, self._batch, exclusive, step_all)
 
-    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+    def store_actions(self, actions: Any, rows: Rows | None = None, *, were_tried: bool = False) -> list[list[Any]]:
         """Checks all actions, then writes them into all rows, or into the given ones.
 
         Returns those of the loose leaves, which travel beside the block.
         """
-        if self._has_put(actions, rows):
+        if not (were_tried and self._has_quick_steps) and self._has_put(actions, rows):
             return []
         columns = self._layout.actions.checked(actions, self._layout.num_envs if rows is None else len(rows))
         where = ... if rows is None else rows
@@ -261,8 +261,8 @@ class FleetBlock:
         return [list(columns[leaf]) for leaf in self._layout.actions.loose_leaves]
 
     def _has_put(self, actions: Any, rows: Rows | None) -> bool:
-        """Whether compiled code could store the actions. It is not asked for what a quick step has tried before."""
-        if self._batch is None or (rows is None and self._has_quick_steps):
+        """Whether compiled code could store the actions."""
+        if self._batch is None:
             return False
         return self._batch.put(actions) if rows is None else self._batch.put_some(rows, actions)
 

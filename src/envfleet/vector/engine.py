@@ -182,8 +182,10 @@ class Block(Protocol):
     finished: npt.NDArray[np.bool_]
     out: npt.NDArray[np.bool_]
 
-    def store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+    def store_actions(self, actions: Any, rows: Rows | None = None, *, were_tried: bool = False) -> list[list[Any]]:
         """Checks all actions, then writes them into all rows, or into the given ones.
+
+        ``were_tried``: whether they were given to a quick step before, if there are any.
 
         Returns those of the loose leaves, which travel beside the block.
         """

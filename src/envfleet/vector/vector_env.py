@@ -166,7 +166,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
     def _step(self, actions: Any) -> StepResult:
         """A step with everything that a quick one leaves out."""
         with self._exclusive:
-            self._begin_step("step", actions, waited_for=True)
+            self._begin_step("step", actions, is_whole=True)
             return self._collect_step(None)
 
     def step_async(self, actions: Any) -> None:
@@ -174,16 +174,17 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
         with self._exclusive:
             self._begin_step("step_async", actions)
 
-    def _begin_step(self, call: str, actions: Any, *, waited_for: bool = False) -> None:
+    def _begin_step(self, call: str, actions: Any, *, is_whole: bool = False) -> None:
+        """``is_whole``: whether the call also waits for the step, and has been tried as a quick one."""
         self._state.enter_idle(call)
         self._state.check_may_step()
-        loose_actions = self._store_actions(actions)
+        loose_actions = self._store_actions(actions, were_tried=is_whole)
         order = StepOrder(loose_actions) if loose_actions else PLAIN_STEP
-        self._state.start("step", order, waited_for=waited_for)
+        self._state.start("step", order, waited_for=is_whole)
 
-    def _store_actions(self, actions: Any, rows: Rows | None = None) -> list[list[Any]]:
+    def _store_actions(self, actions: Any, rows: Rows | None = None, *, were_tried: bool = False) -> list[list[Any]]:
         try:
-            return self._block.store_actions(actions, rows)
+            return self._block.store_actions(actions, rows, were_tried=were_tried)
         except LayoutError as error:
             raise InvalidActionError(
                 f"The actions do not fit the action space {self.action_space}. {error}. Nothing was stepped."
