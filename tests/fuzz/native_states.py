@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 
 from envfleet import NativeVectorEnv, uniform
-from envfleet.errors import EnvRaisedError
+from envfleet.errors import EnvRaisedError, ResetNeeded
 from envfleet.native import catalogue, snapshots
 from envfleet.redraw import ParameterStream
 
@@ -117,8 +117,8 @@ class Fuzz:
         for _ in range(steps):
             try:
                 *_, terminated, truncated, _ = self.envs.step(self.envs.action_space.sample())
-            except EnvRaisedError:
-                self._told["steps that raised"] += 1
+            except (EnvRaisedError, ResetNeeded) as error:  # a state that was put back may be that of an ended episode
+                self._told[f"steps that raised {type(error).__name__}"] += 1
                 self.envs.reset()
                 return
             finished = terminated | truncated

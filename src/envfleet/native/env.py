@@ -138,6 +138,7 @@ class NativeVectorEnv(FleetVectorEnv):
             except RuntimeError as error:
                 raise RuntimeError(f"Environment {env} of {self._kind} cannot be kept: {error}") from None
             data = snapshots.packed(self._identity, state)
+            self._state.rest()
             return EnvState(self._kind, data, self._plans and self._plans.snapshot(env))
 
     def set_state(self, index: int, state: EnvState) -> Any:
@@ -165,6 +166,7 @@ class NativeVectorEnv(FleetVectorEnv):
             raise snapshots.SnapshotError(
                 f"The state cannot be put back into environment {env} of {self._kind}: {error} Nothing was changed."
             ) from None
+        self._state.rest()
         return self._block.observations(self.copy)
 
     def _restore(self, env: int, state: bytes, episodes: PlannedEpisodes | None) -> None:
