@@ -143,13 +143,13 @@ class NativeShard:
     def __init__(
         self,
         pool: _native.Pool,
-        model: Twin,
+        twin: Twin,
         kind: str,
         num_envs: int,
         companions: Companions | None = None,
         plans: EpisodePlans | None = None,
     ) -> None:
-        self._pool, self._model, self._companions, self._plans = pool, model, companions, plans
+        self._pool, self._twin, self._companions, self._plans = pool, twin, companions, plans
         self._kind = kind
         self._unsent: Report | None = None
         """What keeps environments from being sent, until all are recalled."""
@@ -299,19 +299,19 @@ class NativeShard:
         return None if limit == NO_LIMIT else limit
 
     def _render(self, env: int) -> Any:
-        if self._model.face.render_mode is None:
+        if self._twin.face.render_mode is None:
             raise EnvRaisedError("Pass render_mode='rgb_array' to make_vec to render.", worker=None, env_indices=(env,))
         names = [*self._pool.parameter_names(), *self._pool.variable_names()]
         if self._companions is not None:
-            return self._companions.draw(env, self._model.unwrapped)
-        return self._model.draw({name: self._pool.get(env, name) for name in names})
+            return self._companions.draw(env, self._twin.unwrapped)
+        return self._twin.draw({name: self._pool.get(env, name) for name in names})
 
     # Functions, not methods of this object: it would hold itself, and the pool, until garbage is collected.
     _GETTERS: ClassVar[dict[str, Callable[[NativeShard, int], Any]]] = {
         "np_random": _np_random,
         "np_random_seed": lambda self, env: self._seeds[env],
         "render": _render,
-        "render_mode": lambda self, _: self._model.face.render_mode,
+        "render_mode": lambda self, _: self._twin.face.render_mode,
         "_elapsed_steps": lambda self, env: self._pool.elapsed(env),
         "_max_episode_steps": _time_limit,
     }
@@ -321,7 +321,7 @@ class NativeShard:
         self._pool.ready = False
         if self._companions is not None:
             self._companions.close()
-        self._model.close()
+        self._twin.close()
 
 
 def _given(options: Sequence[dict[str, Any] | None]) -> list[dict[str, Any] | None]:

@@ -102,7 +102,7 @@ class ProcessEngine:
         self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
         self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
         self._silence: Sequence[Report | None] = [None] * len(tasks)
-        self._arrivals = Startup(self._workers, self._policy.start_timeout, exclusive.check)
+        self._startup = Startup(self._workers, self._policy.start_timeout, exclusive.check)
 
     def end_with(self, owner: object) -> None:
         """Ends the workers when ``owner`` is gone, or the program ends."""
@@ -123,7 +123,7 @@ class ProcessEngine:
             if failure is not None:
                 raise as_error(failure, worker=None)
         try:
-            answers = self._arrivals.answers(range(len(self._workers)))
+            answers = self._startup.answers(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._recovery.error(lost, note) from None
@@ -179,7 +179,7 @@ class ProcessEngine:
     def _settle(self, worker: int) -> None:
         with signals_blocked():
             self._workers.tell(worker, self._setup, self._descriptor)
-        self._arrivals.settle(worker)
+        self._startup.settle(worker)
 
     # -- turns: all environments of all workers -------------------------------------------------------
 
@@ -415,7 +415,7 @@ class ProcessEngine:
         assert self._mailroom is not None
         self._workers.replace(worker, task)
         self._mailroom.clear(worker)
-        unless_failed(self._arrivals.answers([worker])[0], worker)
+        unless_failed(self._startup.answers([worker])[0], worker)
         self._settle(worker)
 
     def _go_on_with_turn(self, lost: LostWorker) -> None:

@@ -49,7 +49,7 @@ class RayEngine:
         self._actors, self._recovery = actors, Recovery(tasks, actors.where, actors.end_one)
         self._tasks, self._bounds, policy = tasks, self._recovery.bounds, self._recovery.policy
         sizes = [last - first for first, last in self._bounds]
-        self._arrivals = Startup(actors, sizes, policy.start_timeout, exclusive.check)
+        self._startup = Startup(actors, sizes, policy.start_timeout, exclusive.check)
         self._watch = Watch(actors, policy.step_timeout)
         self._order: Order = StepOrder()
         # Calls without an answer, or with one that nobody took, in the order they were made.
@@ -67,7 +67,7 @@ class RayEngine:
         for worker, payload in enumerate(payloads):
             self._actors.start(worker, payload, self._bounds[worker][0])
         try:
-            answers = self._arrivals.answers(range(len(self._actors)))
+            answers = self._startup.answers(range(len(self._actors)))
         except LostWorker as lost:
             was_making = lost.worker in self._actors.places
             note = "It was still starting: see whether SyncVectorEnv can make the environments." * was_making
@@ -297,7 +297,7 @@ class RayEngine:
     def _start_once(self, worker: int, task: ShardTask) -> None:
         """Starts an actor in place of one that was ended, and returns when it can work."""
         self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
-        unless_failed(self._arrivals.answers([worker])[0], worker)
+        unless_failed(self._startup.answers([worker])[0], worker)
         self._settle([worker])
 
     def worker_of(self, env_index: int) -> int | None:
