@@ -23,6 +23,9 @@ from envfleet.vector.arguments import positive_integer
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.vector.runtime import usable_cores
 
+_SAY_HOW_MANY = frozenset(("num_workers", "max_concurrency", "caller_works"))
+"""Arguments of worker processes with which the user decides how many there are."""
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -151,7 +154,9 @@ def _plan(wanted: FleetRequest) -> Plan:
     decided = backends.decided_by(wanted.vector_kwargs)
     if decided is not None:
         backend, argument = decided
-        return Plan(backend.name, f"{backend.name}: the argument {argument!r} is best served by {backend.where}.")
+        plan = Plan(backend.name, f"{backend.name}: the argument {argument!r} needs {backend.where}.")
+        counts_workers = backend.name == "process" and wanted.num_envs > 1
+        return _with_workers(plan, wanted) if counts_workers else plan
     if wanted.num_envs == 1:
         return Plan("sync", "sync: with one environment there is nothing to run side by side.")
     try:
@@ -163,6 +168,22 @@ def _plan(wanted: FleetRequest) -> Plan:
     except (TrialRaisedError, OSError) as error:
         # If the environment itself is broken, making the fleet raises the proper error.
         return Plan("sync", f"sync: the environment could not be measured ({error}).")
+
+
+def _with_workers(plan: Plan, wanted: FleetRequest) -> Plan:
+    """Adds the number of workers that suits environments which wait, unless the user has said how many there are."""
+    if _SAY_HOW_MANY & wanted.vector_kwargs.keys():
+        return plan
+    try:
+        measured = choose(wanted.num_envs, usable_cores(), measure_apart(wanted.env_fns()[0]))
+    except (TrialLostError, TrialRaisedError, OSError):
+        return plan
+    workers = measured.vector_kwargs.get("num_workers")
+    if workers is None or "caller_works" in measured.vector_kwargs:  # as many as there are cores, which is the default
+        return plan
+    reason = measured.sentence.partition(": ")[2]
+    sentence = f"{plan.sentence.removesuffix('.')}, {workers} of them: {reason}"
+    return Plan(plan.backend, sentence, {"num_workers": workers})
 
 
 def _streams(request: _Request) -> tuple[ParameterStream, ...] | None:

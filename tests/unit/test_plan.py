@@ -262,7 +262,7 @@ def test_an_argument_only_processes_know_decides(monkeypatch: pytest.MonkeyPatch
     with envfleet.make_vec(CounterEnv, 2, vector_kwargs={"num_workers": 1}) as envs:
         assert type(envs) is AsyncVectorEnv
         assert len(envs.processes) == 1
-        assert envs.plan == "process: the argument 'num_workers' is best served by worker processes."
+        assert envs.plan == "process: the argument 'num_workers' needs worker processes."
 
 
 class StepRaisesEnv(CounterEnv):
@@ -322,3 +322,30 @@ def test_measuring_leaves_the_global_generators_alone() -> None:
     np.random.seed(3)
     measure_step(GreedyEnv)
     assert (random.random(), np.random.random()) == expected
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environments are found to wait, as for a server: every copy wants a worker of its own."""
+    monkeypatch.setattr(make, "measure_apart", lambda env_fn: StepCost(20e-3, 1e-3))
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize(
+    "vector_kwargs",
+    [{}, {"step_timeout": 30}, {"context": "fork"}, {"on_failure": "restart"}, {"batch_size": 2}],
+    ids=str,
+)
+def test_other_arguments_do_not_change_the_number_of_workers(vector_kwargs: dict[str, Any]) -> None:
+    with envfleet.make_vec(CounterEnv, 6, vector_kwargs=vector_kwargs) as envs:
+        assert isinstance(envs, AsyncVectorEnv)
+        assert envs.num_workers == 6
+        assert "most of it spent waiting" in envs.plan
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize("name", ["num_workers", "max_concurrency"])
+def test_a_number_of_workers_that_was_given_is_kept(name: str) -> None:
+    with envfleet.make_vec(CounterEnv, 6, vector_kwargs={"step_timeout": 30, name: 2}) as envs:
+        assert isinstance(envs, AsyncVectorEnv)
+        assert envs.num_workers == 2
