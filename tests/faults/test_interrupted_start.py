@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import select
@@ -11,11 +12,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 from fleets import BENCHMARKS
+
+from envfleet import AsyncVectorEnv
+from envfleet.testing.envs import CounterEnv
+from envfleet.vector.process.watch import Startup
+from envfleet.vector.vector_env import CLOSE_TIMEOUT
 
 ROUNDS = 3
 # Longer than a loaded machine needs to end what it was starting.
@@ -114,3 +121,44 @@ def interrupt_somewhere(process: subprocess.Popen[bytes], moments: random.Random
     """Have a fleet interrupted at some moment between its beginning and its end."""
     time.sleep(float(says(process.stdout)) * moments.random())
     os.killpg(process.pid, signal.SIGINT)
+
+
+def test_a_ctrl_c_while_workers_are_given_the_block_ends_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were not given it yet wait for that, and for nothing else."""
+
+    def interrupted(self: Startup, worker: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Startup, "settle", interrupted)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        AsyncVectorEnv([CounterEnv] * 4, context="fork", num_workers=4)
+    assert time.monotonic() - begin < CLOSE_TIMEOUT / 2
+
+
+def test_a_ctrl_c_when_the_kernel_tells_of_a_workers_end_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells once: who is interrupted before that is noted takes the worker for running for ever."""
+    AsyncVectorEnv([CounterEnv], context="fork").close()  # helpers of Python's stay
+    before = open_files()
+    envs = AsyncVectorEnv([CounterEnv] * 2, context="fork", num_workers=2)
+    processes, wait, interruptions = envs.processes, os.waitpid, []
+
+    def interrupted_wait(pid: int, options: int) -> tuple[int, int]:
+        result = wait(pid, options)
+        if result[0] != 0 and not interruptions:
+            interruptions.append(pid)
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "waitpid", interrupted_wait)
+        with pytest.raises(KeyboardInterrupt):
+            envs.close()
+    del envs
+    gc.collect()
+    assert [process.is_alive() for process in processes] == [False, False]
+    assert open_files() == before
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

@@ -99,6 +99,7 @@ class ProcessEngine:
         self._local_order: Order | None = None
         self._local_reports: list[Report | None] = []
         self._workers = Workers(context, tasks, daemon)
+        self._without_block = set(range(len(tasks)))
         self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
         self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
         self._silence: Sequence[Report | None] = [None] * len(tasks)
@@ -179,6 +180,7 @@ class ProcessEngine:
     def _settle(self, worker: int) -> None:
         with signals_blocked():
             self._workers.tell(worker, self._setup, self._descriptor)
+            self._without_block.discard(worker)
         self._startup.settle(worker)
 
     # -- turns: all environments of all workers -------------------------------------------------------
@@ -413,6 +415,7 @@ class ProcessEngine:
     def _start_once(self, worker: int, task: ShardTask) -> None:
         """Starts a worker in place of one that has ended, and returns when it can work."""
         assert self._mailroom is not None
+        self._without_block.add(worker)
         self._workers.replace(worker, task)
         self._mailroom.clear(worker)
         unless_failed(self._startup.answers([worker])[0], worker)
@@ -475,9 +478,10 @@ class ProcessEngine:
                 failures = self._workers.drain_until_ended(deadline)
         finally:  # a Ctrl-C while they are asked: then they are not asked any longer
             self._workers.kill()
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+            with signals_blocked():  # or an interruption might have it closed twice, when it may be another's
+                if self._descriptor is not None:
+                    os.close(self._descriptor)
+                    self._descriptor = None
         return failures
 
     def interrupt(self) -> None:
@@ -486,9 +490,9 @@ class ProcessEngine:
             process.kill()
 
     def _ask_to_close(self, deadline: float) -> None:
+        self._workers.dismiss(self._without_block)
         mailroom = self._mailroom
-        if mailroom is None:  # still starting: there will be no block for them
-            self._workers.dismiss()
+        if mailroom is None:
             return
         while any(self._workers.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
             self._workers.deliver(range(len(self._workers)), 0.0)  # what an interruption left

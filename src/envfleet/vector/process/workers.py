@@ -79,7 +79,7 @@ class Workers:
     def end_one(self, worker: int) -> None:
         """Kills a worker, and returns when it is gone."""
         process = self.processes[worker]
-        if process.is_alive():
+        if is_running(process):
             process.kill()
         process.join()
 
@@ -166,7 +166,7 @@ class Workers:
 
     def is_alive(self, worker: int) -> bool:
         """Returns whether the process of a worker runs."""
-        return self.processes[worker].is_alive()
+        return is_running(self.processes[worker])
 
     def where(self, worker: int) -> str:
         """Says where a worker runs, for messages."""
@@ -177,16 +177,16 @@ class Workers:
         process = self.processes[worker]
         _await_end(process, _KILL_GRACE)
         lost = LostWorker(worker, _cause(process.exitcode))
-        if process.is_alive():
+        if is_running(process):
             self.end_one(worker)
         return lost
 
     # -- ending ---------------------------------------------------------------------------------------
 
-    def dismiss(self) -> None:
-        """Tells all workers, which wait for the block, that there will be none."""
+    def dismiss(self, workers: Iterable[int]) -> None:
+        """Tells workers that wait for the block that there will be none."""
         with signals_blocked():
-            for worker in range(len(self)):
+            for worker in workers:
                 self.tell(worker, pickle.dumps(None))
 
     def drain_until_ended(self, deadline: float) -> list[Failure]:
@@ -202,7 +202,7 @@ class Workers:
             wait([*(pipe.fileno() for pipe in open_pipes), *ends], min(left, _LOOK_INTERVAL))
             self.deliver(range(len(self)), 0.0)
             for pipe, process in list(open_pipes.items()):
-                ended = not process.is_alive()  # asked before reading: what it said last is read below
+                ended = not is_running(process)  # asked before reading: what it said last is read below
                 if not _read_failures(pipe, failures) or ended:
                     del open_pipes[pipe]
         for process in self.processes:
@@ -213,7 +213,7 @@ class Workers:
         """Ends all processes at once and closes the pipes."""
         with signals_blocked():
             for process in self.processes:
-                if process.is_alive():
+                if is_running(process):
                     process.kill()
             for process in self.processes:
                 _await_end(process, _KILL_GRACE)
@@ -224,17 +224,26 @@ class Workers:
             self._launcher.end()
 
 
+def is_running(process: BaseProcess) -> bool:
+    """Whether a process runs. Asked whole: an interruption between the kernel's answer and its note would lose it.
+
+    The kernel tells of an end once. Who does not keep that takes the process for running for ever.
+    """
+    with signals_blocked():
+        return process.is_alive()
+
+
 def _await_end(process: BaseProcess, timeout: float) -> None:
     """Waits at most ``timeout`` seconds; ``join`` would also wait for children that the process has left behind."""
     deadline = time.monotonic() + timeout
-    while process.is_alive() and (left := deadline - time.monotonic()) > 0:
+    while is_running(process) and (left := deadline - time.monotonic()) > 0:
         wait([process.sentinel], min(left, _LOOK_INTERVAL))
 
 
 def _let_go(process: BaseProcess) -> None:
     """Closes the descriptors of a process that has ended; unlike its ``close()``, this keeps the exit code."""
     finalizer = getattr(getattr(process, "_popen", None), "finalizer", None)
-    if finalizer is not None and not process.is_alive():
+    if finalizer is not None and not is_running(process):
         finalizer()
 
 
