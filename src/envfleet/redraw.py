@@ -14,7 +14,7 @@ The backend and the number of environments do not matter.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
@@ -176,6 +176,13 @@ class Redraw:
             )
         self._record.cells[:] = episode.cells
         return env
+
+
+def write_first_parameters(env_fns: Sequence[Any], cells: npt.NDArray[np.float64]) -> None:
+    """Writes what environments are made with, float64[num_envs, parameters]; whoever makes them does so later."""
+    for row, env_fn in zip(cells, env_fns, strict=True):
+        if isinstance(env_fn, RedrawnEnv):
+            row[:] = env_fn.origin.stream().next().cells
 
 
 def redrawn(env_fns: Any) -> Randomize:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.errors import FleetError
-from envfleet.redraw import redrawn
+from envfleet.redraw import redrawn, write_first_parameters
 from envfleet.vector.block import Activity, FleetBlock, FleetLayout
 from envfleet.vector.engine import (
     NoQuickCalls,
@@ -145,6 +145,8 @@ class ProcessEngine:
             memory, self._descriptor = create_block(layout.size)
         self._make_block(layout, memory)
         arrays = layout.arrays(memory)
+        # Workers do so too, but nobody waits for that.
+        write_first_parameters([env_fn for task in self._all_tasks for env_fn in task.env_fns], arrays["parameters"])
         self.rebuilt = arrays["rebuilt"]
         self._mailroom = _core.Mailroom(arrays["control"], len(self._workers), spaces.num_envs, create=True)
         self._watch = Watch(

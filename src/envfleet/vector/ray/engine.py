@@ -11,7 +11,7 @@ from weakref import WeakMethod
 import numpy as np
 
 from envfleet import _core
-from envfleet.redraw import redrawn
+from envfleet.redraw import redrawn, write_first_parameters
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
     Order,
@@ -83,6 +83,8 @@ class RayEngine:
         # By a weak reference, or both would keep each other alive, and the actors of a fleet that nobody holds.
         step_all = WeakMethod(self._step_all)
         self.quick = self.block.quick_calls(self.exclusive, lambda: step_all()())  # type: ignore[misc]
+        env_fns = [env_fn for task in self._tasks for env_fn in task.env_fns]
+        write_first_parameters(env_fns, self.block.parameter_cells())
         rows = [layout.rows(self._memory, first, last) for first, last in self._bounds]
         self._results = [Results(each) for each in rows]
         self._actions = [RowBytes(each.action_arrays) for each in rows]
