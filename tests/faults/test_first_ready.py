@@ -146,7 +146,7 @@ def test_a_slow_environment_neither_starves_nor_makes_others_wait(num_workers: i
 
 
 def go_on_until(drive: Drive, condition: Callable[[], bool]) -> None:
-    """One at a time, until nobody was left out. A worker that sleeps wakes up more slowly than others take a few turns."""
+    """One at a time, until nobody was left out. A sleeping worker wakes up more slowly than others take a few turns."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, f"some were left out: {drive.steps}"
