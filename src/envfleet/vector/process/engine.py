@@ -29,13 +29,7 @@ from envfleet.vector.engine import (
     is_turn,
     load_report,
 )
-from envfleet.vector.failures import (
-    Failure,
-    LostWorker,
-    as_error,
-    unless_failed,
-    warn_of_close,
-)
+from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fused_env import AnyEnv, build_envs
 from envfleet.vector.pages import keep_apart
 from envfleet.vector.pickling import dumps_by_value
@@ -52,7 +46,7 @@ from envfleet.vector.process.worker import (
     worker_patience,
 )
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.replay import Replays
 from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
 from envfleet.vector.shard import Shard
@@ -99,7 +93,6 @@ class ProcessEngine:
         self._local_order: Order | None = None
         self._local_reports: list[Report | None] = []
         self._workers = Workers(context, tasks, daemon)
-        self._without_block = set(range(len(tasks)))
         self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
         self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
         self._silence: Sequence[Report | None] = [None] * len(tasks)
@@ -124,11 +117,10 @@ class ProcessEngine:
             if failure is not None:
                 raise as_error(failure, worker=None)
         try:
-            answers = self._startup.answers(range(len(self._workers)))
+            theirs = self._startup.envs_of(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._recovery.error(lost, note) from None
-        theirs = [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
         return [EnvFace.of(env) for env in self._local_envs] + theirs
 
     def settle(self, spaces: FleetSpaces, num_pages: int) -> None:
@@ -153,7 +145,7 @@ class ProcessEngine:
             self._workers, self._mailroom, arrays["progress"], self._bounds, self._policy, self.exclusive.check
         )
         self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._recovery)
-        self._hand_out(spaces, num_pages)
+        self._hand_out(self._mailroom, self._descriptor, spaces, num_pages)
         if self._local_task is not None:
             rows = layout.rows(memory, 0, len(self._local_envs))
             local = self._local_task, self._local_envs, rows, layout.observations, layout.actions
@@ -168,22 +160,15 @@ class ProcessEngine:
         if self.block.last is not None and layout.is_repeatable:
             self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
 
-    def _hand_out(self, spaces: FleetSpaces, num_pages: int) -> None:
-        assert self._mailroom is not None
+    def _hand_out(self, mailroom: _core.Mailroom, descriptor: int, spaces: FleetSpaces, num_pages: int) -> None:
         patience = worker_patience(len(self._workers), usable_cores())
-        self._setup = dumps_by_value(WorkerSetup(spaces, len(self._workers), patience, num_pages))
         for worker, (first, last) in enumerate(self._bounds):
-            self._mailroom.assign(worker, first, last)
-            try:
-                self._settle(worker)
-            except LostWorker as lost:
-                raise self._recovery.error(lost) from None
-
-    def _settle(self, worker: int) -> None:
-        with signals_blocked():
-            self._workers.tell(worker, self._setup, self._descriptor)
-            self._without_block.discard(worker)
-        self._startup.settle(worker)
+            mailroom.assign(worker, first, last)
+        try:
+            setup = WorkerSetup(spaces, len(self._workers), patience, num_pages)
+            self._startup.hand_out(setup, mailroom, descriptor)
+        except LostWorker as lost:
+            raise self._recovery.error(lost) from None
 
     # -- turns: all environments of all workers -------------------------------------------------------
 
@@ -262,17 +247,15 @@ class ProcessEngine:
                 return None
         except LostWorker as lost:
             self._replace(lost)
-            self._go_on_with_turn(lost)
         return self.finish(None)
 
     def _see_through(self, wait: Callable[[], T]) -> T:
-        """Waits; whoever is lost meanwhile is replaced, if it may be, and the new one is given its part of the turn."""
+        """Waits; whoever is lost meanwhile is replaced, if it may be."""
         while True:
             try:
                 return wait()
             except LostWorker as lost:
                 self._replace(lost)
-                self._go_on_with_turn(lost)
 
     def _await_answers(self, deadline: Deadline) -> list[bytes | None] | None:
         """What the workers say, in order; None if nobody says anything."""
@@ -390,20 +373,22 @@ class ProcessEngine:
             if not self._workers.is_alive(worker):
                 self._recovery.note_lost(self._workers.lost(worker))
                 self._excuses[worker] = Report()
-        self._recovery.revive(self._start_once)
+        self._recovery.revive(self._startup.start_in_place)
         self.discard()
         self._excuses.clear()
 
     def _replace(self, lost: LostWorker) -> None:
-        """Starts a worker in place of a lost one, if it may be replaced, and gives it the tickets that were lost."""
+        """Starts a worker in place of a lost one, if it may be replaced, and gives it the work that was lost."""
         worker = lost.worker
         self._recovery.permit(lost)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
         self._forget_culprit(worker, at_work)
-        self._recovery.replace(lost, self._start_once)
+        self._recovery.replace(lost, self._startup.start_in_place)
         self._tickets.send_again(tickets)
+        if self.is_busy:
+            self._go_on_with_turn(lost)
 
     def _forget_culprit(self, worker: int, at_work: Container[int]) -> None:
         """Forgets the replay of the environment that a lost worker was at: it may have been the reason.
@@ -413,15 +398,6 @@ class ProcessEngine:
         is_rebuilding = self._watch.activity_of(worker) == Activity.REBUILDING
         if self._watch.is_at_work(worker) and (is_rebuilding or self._watch.env_of(worker) in at_work):
             self._recovery.forget_environment(self._watch.env_of(worker))
-
-    def _start_once(self, worker: int, task: ShardTask) -> None:
-        """Starts a worker in place of one that has ended, and returns when it can work."""
-        assert self._mailroom is not None
-        self._without_block.add(worker)
-        self._workers.replace(worker, task)
-        self._mailroom.clear(worker)
-        unless_failed(self._startup.answers([worker])[0], worker)
-        self._settle(worker)
 
     def _go_on_with_turn(self, lost: LostWorker) -> None:
         """Gives the worker that took another's place its part of the turn."""
@@ -492,7 +468,7 @@ class ProcessEngine:
             process.kill()
 
     def _ask_to_close(self, deadline: float) -> None:
-        self._workers.dismiss(self._without_block)
+        self._startup.dismiss()
         mailroom = self._mailroom
         if mailroom is None:
             return

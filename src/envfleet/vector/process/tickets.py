@@ -12,12 +12,11 @@ import numpy.typing as npt
 
 from envfleet import _core
 from envfleet.vector.engine import Report, ResetOrder, load_report
-from envfleet.vector.failures import LostWorker
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import REPORT_FOLLOWS, RESET_ROW, STEP_ROW, STEP_ROW_WITH_PARCEL
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.recovery import Recovery
+from envfleet.vector.recovery import LostWorker, Recovery
 from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -162,7 +161,7 @@ class Tickets:
     def _note(self) -> None:
         for row in self._not_noted if self._reset_parcels else ():
             self._reset_parcels.pop(row, None)
-        if self._replays is None:
+        if self._replays is None or not self._not_noted:
             self._not_noted.clear()
             return
         rows = np.array(sorted(self._not_noted), np.intp)

@@ -23,11 +23,11 @@ from envfleet.vector.engine import (
     is_turn,
     load_report,
 )
-from envfleet.vector.failures import LostWorker, unless_failed, warn_of_close
+from envfleet.vector.failures import warn_of_close
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
-from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.runtime import NEVER, Deadline, deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -67,12 +67,11 @@ class RayEngine:
         for worker, payload in enumerate(payloads):
             self._actors.start(worker, payload, self._bounds[worker][0])
         try:
-            answers = self._startup.answers(range(len(self._actors)))
+            return self._startup.envs_of(range(len(self._actors)))
         except LostWorker as lost:
             was_making = lost.worker in self._actors.places
             note = "It was still starting: see whether SyncVectorEnv can make the environments." * was_making
             raise self._recovery.error(lost, note or "No environments were made.") from None
-        return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
     def settle(self, spaces: FleetSpaces) -> None:
         """Lays out the block, and has every actor lay out one for its rows."""
@@ -299,7 +298,7 @@ class RayEngine:
     def _start_once(self, worker: int, task: ShardTask) -> None:
         """Starts an actor in place of one that was ended, and returns when it can work."""
         self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
-        unless_failed(self._startup.answers([worker])[0], worker)
+        self._startup.envs_of([worker])
         self._settle([worker])
 
     def worker_of(self, env_index: int) -> int | None:
