@@ -14,7 +14,16 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import PLACE_WORDS
-from envfleet.vector.engine import NoQuickCalls, QuickCalls, Report, Rows, StepResult, first_failure
+from envfleet.vector.engine import (
+    NoQuickCalls,
+    Order,
+    QuickCalls,
+    Report,
+    Rows,
+    StepResult,
+    first_failure,
+    is_turn,
+)
 from envfleet.vector.failures import Failure
 from envfleet.vector.infos import ROW_BYTES, Info, InfoReader
 from envfleet.vector.layout import Array, Columns, SpaceLayout
@@ -204,9 +213,6 @@ class FleetBlock:
         bounds: The ``(first, last + 1)`` rows of each shard.
         keeps_last: Whether environments are made again after failures. Then the last observation of each is kept, as
             the true end of an episode that a failure cuts off.
-
-    Attributes:
-        last: The observations kept, or None.
     """
 
     def __init__(
@@ -223,7 +229,8 @@ class FleetBlock:
         self._info_reader = InfoReader(rows.info_rows, rows.info_kinds, bounds)
         self.rewards, self.terminated, self.truncated = rows.rewards, rows.terminated, rows.truncated
         self.finished, self.out = np.zeros(layout.num_envs, np.bool_), np.zeros(layout.num_envs, np.bool_)
-        self.last = LastObservations(self._columns, rows.restarted) if keeps_last else None
+        self._last = LastObservations(self._columns, rows.restarted) if keeps_last else None
+        self._keeps_last = keeps_last
         self.pages = self._make_pages(memory) if layout.pages.count else None
         self._batch = self._make_batch(rows) if layout.actions.is_single_array else None
         self._has_quick_steps = False
@@ -242,7 +249,7 @@ class FleetBlock:
     def quick_calls(self, exclusive: _core.Exclusive, step_all: StepAll) -> QuickCalls:
         """Quick steps by ``step_all``; none where every step has more to do than to pass results on."""
         mode = self._layout.autoreset_mode
-        if self._batch is None or self.last is not None or mode is AutoresetMode.DISABLED:
+        if self._batch is None or self._last is not None or mode is AutoresetMode.DISABLED:
             return NoQuickCalls()
         self._has_quick_steps = True
         return QuickSteps(self, self._batch, exclusive, step_all)
@@ -270,15 +277,24 @@ class FleetBlock:
         """The parameters drawn for the present episodes, as numbers: float64[num_envs, parameters]."""
         return self._rows.parameters
 
+    def hand_over_last(self) -> LastObservations | None:
+        """Leaves the last observations, if they are kept, to somebody who keeps them together with more."""
+        self._keeps_last = False
+        return self._last
+
     # -- a turn: all rows, one report per shard -------------------------------------------------------
 
-    def absorb(self, reports: Sequence[Report | None]) -> None:
-        """Takes over what travelled beside the block and outlasts the turn: loose observations, schemas of infos."""
-        if not any(reports):
-            return
-        self._info_reader.absorb([report.infos if report is not None else None for report in reports])
-        for (first, last), report in zip(self._bounds, reports, strict=True):
-            self._absorb_loose(report, slice(first, last))
+    def absorb(self, order: Order, reports: Sequence[Report | None]) -> None:
+        """Takes over what outlasts the turn that carried out an order.
+
+        These are loose observations and schemas of infos, which travelled beside the block, and last observations.
+        """
+        if any(reports):
+            self._info_reader.absorb([report.infos if report is not None else None for report in reports])
+            for (first, last), report in zip(self._bounds, reports, strict=True):
+                self._absorb_loose(report, slice(first, last))
+        if self._keeps_last and self._last is not None and is_turn(order):
+            self._last.keep()
 
     def observations(self, copy: bool) -> Any:
         """The batched observations: fresh arrays, or live views that the next step overwrites."""
@@ -310,11 +326,12 @@ class FleetBlock:
 
     def absorb_rows(self, rows: Rows, reports: Sequence[Report | None]) -> None:
         """Does what ``absorb`` does, for results that came one by one."""
-        if not any(reports):
-            return
-        self._info_reader.absorb_rows(rows, [report.infos if report is not None else None for report in reports])
-        for row, report in zip(rows.tolist(), reports, strict=True):
-            self._absorb_loose(report, slice(row, row + 1))
+        if any(reports):
+            self._info_reader.absorb_rows(rows, [report.infos if report is not None else None for report in reports])
+            for row, report in zip(rows.tolist(), reports, strict=True):
+                self._absorb_loose(report, slice(row, row + 1))
+        if self._keeps_last and self._last is not None:
+            self._last.keep(rows)
 
     def ticket_results(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:
         """What ``recv`` returns of the given environments; fresh arrays."""
@@ -331,17 +348,17 @@ class FleetBlock:
 
     def _mend_restarted(self, restarted: Rows, infos: Info, rows: Rows | None = None) -> None:
         """Gives episodes that a failure cut off their true last observations."""
-        if self.last is None or not len(restarted):
+        if self._last is None or not len(restarted):
             return
         for row in restarted.tolist():
             if not self.truncated[row]:  # it was reset by the user
                 continue
             if self._layout.autoreset_mode is AutoresetMode.SAME_STEP:  # the next episode has begun already
                 place = row if rows is None else int(np.flatnonzero(rows == row)[0])
-                infos["final_obs"][place] = self._layout.observations.row(self.last.columns, row)
+                infos["final_obs"][place] = self._layout.observations.row(self._last.columns, row)
             else:
-                self.last.put_back(row)
-        self.last.keep_restarted(restarted)
+                self._last.put_back(row)
+        self._last.keep_restarted(restarted)
 
 
 @final

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from envfleet import _core
 from envfleet.redraw import redrawn
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
-from envfleet.vector.engine import Order, Report, ResetOrder, Rows, StepOrder, is_turn
+from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs, close_envs
 from envfleet.vector.pages import num_pages
@@ -111,9 +111,7 @@ class SyncEngine:
     def finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
         """Carries it out."""
         reports = [self.shard.execute(self._order)]
-        self.block.absorb(reports)
-        if self.block.last is not None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
@@ -134,8 +132,6 @@ class SyncEngine:
         work = [self._queue.popleft() for _ in range(count)]
         rows, reports = np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
         self.block.absorb_rows(rows, reports)
-        if self.block.last is not None:
-            self.block.last.keep(rows)
         return rows, reports
 
     def discard(self) -> None:
@@ -162,5 +158,5 @@ def _step_all(shard: Shard, block: FleetBlock) -> Sequence[Report | None] | None
     report = shard.step()
     if report is None:
         return None
-    block.absorb([report])
+    block.absorb(PLAIN_STEP, [report])
     return [report]

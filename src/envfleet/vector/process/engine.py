@@ -19,6 +19,7 @@ from envfleet.errors import FleetError
 from envfleet.redraw import redrawn, write_first_parameters
 from envfleet.vector.block import Activity, FleetBlock, FleetLayout
 from envfleet.vector.engine import (
+    PLAIN_STEP,
     NoQuickCalls,
     Order,
     QuickCalls,
@@ -26,7 +27,6 @@ from envfleet.vector.engine import (
     ResetOrder,
     Rows,
     StepOrder,
-    is_turn,
     load_report,
 )
 from envfleet.vector.failures import Failure, as_error, warn_of_close
@@ -53,8 +53,6 @@ from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 T = TypeVar("T")
-
-_PLAIN_STEP = StepOrder()
 
 
 @final
@@ -157,8 +155,8 @@ class ProcessEngine:
         self.block = FleetBlock(layout, memory, bounds, keeps_last=self._policy.restart)
         if self.block.pages is not None:
             keep_apart(self.block.pages)
-        if self.block.last is not None and layout.is_repeatable:
-            self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
+        if layout.is_repeatable and (last := self.block.hand_over_last()) is not None:
+            self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), last)
 
     def _hand_out(self, mailroom: _core.Mailroom, descriptor: int, spaces: FleetSpaces, num_pages: int) -> None:
         patience = worker_patience(len(self._workers), usable_cores())
@@ -208,9 +206,7 @@ class ProcessEngine:
         self._check_ours()
         self._do_own_share()
         reports = [*self._local_reports, *self._finish_workers(timeout)]
-        self.block.absorb(reports)
-        if self.block.last is not None and self._recovery.replays is None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def _do_own_share(self) -> None:
@@ -235,7 +231,7 @@ class ProcessEngine:
         self._check_ours()
         mailroom, report = self._mailroom, None
         if self._bounds:
-            self._order = _PLAIN_STEP
+            self._order = PLAIN_STEP
             mailroom.post(0, len(self._bounds), STEP)
         if self._local_shard is not None:
             report = self._local_shard.step()
@@ -345,8 +341,6 @@ class ProcessEngine:
             except LostWorker as lost:
                 self._replace(lost)
         self.block.absorb_rows(*results)
-        if self.block.last is not None and self._recovery.replays is None:
-            self.block.last.keep(results[0])
         return results
 
     def discard(self) -> None:

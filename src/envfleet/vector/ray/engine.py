@@ -14,13 +14,13 @@ from envfleet import _core
 from envfleet.redraw import redrawn, write_first_parameters
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
+    PLAIN_STEP,
     Order,
     QuickCalls,
     Report,
     ResetOrder,
     Rows,
     StepOrder,
-    is_turn,
     load_report,
 )
 from envfleet.vector.failures import warn_of_close
@@ -30,8 +30,6 @@ from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Wat
 from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.runtime import NEVER, Deadline, deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
-
-_PLAIN_STEP = StepOrder()
 
 _LAST_WORDS = 5.0
 """Seconds to wait for Ray to say which calls a dead actor leaves unanswered."""
@@ -150,13 +148,11 @@ class RayEngine:
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
         by_worker = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         reports = [{**excuses, **by_worker}[worker] for worker in range(len(self._actors))]
-        self.block.absorb(reports)
-        if self.block.last is not None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def _step_all(self) -> Sequence[Report | None] | None:
-        self.begin(_PLAIN_STEP)
+        self.begin(PLAIN_STEP)
         reports = self.finish(None)
         return reports if any(reports) else None
 
@@ -228,8 +224,6 @@ class RayEngine:
         taken = [self._backlog.popleft() for _ in range(count)]
         rows, reports = np.array([row for row, _ in taken], np.intp), [report for _, report in taken]
         self.block.absorb_rows(rows, reports)
-        if self.block.last is not None:
-            self.block.last.keep(rows)
         return rows, reports
 
     def _take_over(self, ref: Ref) -> None:
