@@ -26,21 +26,16 @@ from envfleet.vector.engine import (
     Report,
     ResetOrder,
     Rows,
-    StepOrder,
-    load_report,
 )
 from envfleet.vector.failures import Failure, as_error, warn_of_close
 from envfleet.vector.fused_env import AnyEnv, build_envs
 from envfleet.vector.pages import keep_apart
-from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.shared_memory import create_block
-from envfleet.vector.process.tickets import Tickets
 from envfleet.vector.process.watch import Startup, Watch
+from envfleet.vector.process.work import Tickets, Turns
 from envfleet.vector.process.worker import (
     ALL_IN_BLOCK,
     CLOSE,
-    ORDER,
-    REPORT_FOLLOWS,
     STEP,
     WorkerSetup,
     worker_patience,
@@ -48,7 +43,7 @@ from envfleet.vector.process.worker import (
 from envfleet.vector.process.workers import Workers
 from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.replay import Replays
-from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
+from envfleet.vector.runtime import deadline_after, signals_blocked, usable_cores
 from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
@@ -80,12 +75,8 @@ class ProcessEngine:
         # Nobody else could take its place, so there is nothing to compare with.
         self._local_task = replace(tasks[0], notes_digests=False) if caller_works else None
         tasks = tasks[caller_works:]
-        self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
-        self._order: Order = StepOrder()
-        self._excuses: dict[int, Report] = {}
-        self._collected_turns = 0
-        self._inbox: tuple[int, list[bytes | None]] = (0, [])
+        self._is_settled = False
         self._local_envs: list[AnyEnv] = []
         self._local_shard: Shard | None = None
         self._local_order: Order | None = None
@@ -93,7 +84,6 @@ class ProcessEngine:
         self._workers = Workers(context, tasks, daemon)
         self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
         self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
-        self._silence: Sequence[Report | None] = [None] * len(tasks)
         self._startup = Startup(self._workers, self._policy.start_timeout, exclusive.check)
 
     def end_with(self, owner: object) -> None:
@@ -142,7 +132,9 @@ class ProcessEngine:
         self._watch = Watch(
             self._workers, self._mailroom, arrays["progress"], self._bounds, self._policy, self.exclusive.check
         )
+        self._turns = Turns(self._workers, self._mailroom, self._watch, self._recovery)
         self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._recovery)
+        self._is_settled = True
         self._hand_out(self._mailroom, self._descriptor, spaces, num_pages)
         if self._local_task is not None:
             rows = layout.rows(memory, 0, len(self._local_envs))
@@ -173,40 +165,23 @@ class ProcessEngine:
     @property
     def is_busy(self) -> bool:
         """Whether a turn was begun and not yet collected."""
-        return self._mailroom is not None and self._mailroom.turns() != self._collected_turns
+        return self._turns.is_under_way
 
     def begin(self, order: Order) -> None:
         """Sets all workers to work."""
         self._check_ours()
         if self._bounds:
-            self._begin_workers(order)
-        self._order = self._local_order = order
-
-    def _begin_workers(self, order: Order) -> None:
-        assert self._mailroom is not None
-        if type(order) is StepOrder and not order.loose_actions:
-            self._order = order
-            self._mailroom.post(0, len(self._silence), STEP)
-            return
-        self._watch.warn_of_copies()
-        # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
-        payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
-        with signals_blocked():  # a worker that was told of an order must get it
-            self._order = order
-            if isinstance(order, ResetOrder):
-                self._recovery.note_resets(order)
-            # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, len(self._silence), ORDER)
-            for worker, payload in enumerate(payloads):
-                self._workers.tell(worker, payload)
-        self._see_through(partial(self._watch.deliver, self._unfinished))
+            self._turns.begin(order)
+        if not self._workers.all_sent:
+            self._see_through(partial(self._watch.deliver, self._turns.unfinished))
+        self._turns.order = self._local_order = order
 
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         self._check_ours()
         self._do_own_share()
         reports = [*self._local_reports, *self._finish_workers(timeout)]
-        self.block.absorb(self._order, reports)
+        self.block.absorb(self._turns.order, reports)
         return reports
 
     def _do_own_share(self) -> None:
@@ -216,30 +191,23 @@ class ProcessEngine:
             self._local_reports = [self._local_shard.execute(order.part(0, len(self._local_envs)))]
 
     def _finish_workers(self, timeout: float | None) -> Sequence[Report | None]:
-        payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
-        self._end_turn()
-        if payloads is None:
-            return self._silence
-        excuses, self._excuses = self._excuses, {}
-        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
-        reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
-        return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+        payloads = self._see_through(partial(self._turns.await_answers, deadline_after(timeout)))
+        return self._turns.end(payloads)
 
     def _step_all(self) -> Sequence[Report | None] | None:
         """A whole step that goes well in few calls; whatever does not is left to ``finish``."""
-        assert self._mailroom is not None
         self._check_ours()
-        mailroom, report = self._mailroom, None
+        turns, mailroom, report = self._turns, self._mailroom, None
         if self._bounds:
-            self._order = PLAIN_STEP
+            turns.order = PLAIN_STEP
             mailroom.post(0, len(self._bounds), STEP)
         if self._local_shard is not None:
             report = self._local_shard.step()
             self._local_reports = [report]
         try:
-            self._watch.wait(mailroom.wait_done, self._unfinished)
+            self._watch.wait(mailroom.wait_done, turns.unfinished)
             if report is None and mailroom.is_silent(ALL_IN_BLOCK):
-                self._collected_turns = mailroom.turns()
+                turns.collected = mailroom.turns()
                 return None
         except LostWorker as lost:
             self._replace(lost)
@@ -252,48 +220,6 @@ class ProcessEngine:
                 return wait()
             except LostWorker as lost:
                 self._replace(lost)
-
-    def _await_answers(self, deadline: Deadline) -> list[bytes | None] | None:
-        """What the workers say, in order; None if nobody says anything."""
-        assert self._mailroom is not None
-        self._watch.deliver(self._unfinished, deadline)
-        self._watch.wait(self._mailroom.wait_done, self._unfinished, deadline)
-        if not self._excuses and self._mailroom.is_silent(ALL_IN_BLOCK):
-            return None
-        return self._read_answers(deadline)
-
-    def _end_turn(self) -> None:
-        assert self._mailroom is not None
-        turns = self._mailroom.turns()
-        if turns == self._collected_turns:
-            return
-        try:
-            self._recovery.note_turn(self._order)
-            self._collected_turns = turns
-        except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
-            self._recovery.forget_all()
-            raise
-
-    def _read_answers(self, deadline: Deadline) -> list[bytes | None]:
-        assert self._mailroom is not None
-        turn = self._mailroom.turns()
-        if self._inbox[0] != turn:
-            self._inbox = turn, []
-        payloads = self._inbox[1]
-        while len(payloads) < len(self._workers):  # goes on where an interruption stopped it
-            worker = len(payloads)
-            speaks = worker not in self._excuses and self._mailroom.status(worker) == REPORT_FOLLOWS
-            if not speaks:
-                payloads.append(None)
-                continue
-            self._watch.await_message(worker, deadline)
-            with signals_blocked():  # or an interruption would lose what was taken
-                payloads.append(self._workers.pop_message(worker))
-        return payloads
-
-    def _unfinished(self) -> list[int]:
-        assert self._mailroom is not None
-        return [worker for worker in range(len(self._workers)) if not self._mailroom.is_finished(worker)]
 
     # -- tickets: single environments -----------------------------------------------------------------
 
@@ -366,10 +292,10 @@ class ProcessEngine:
         for worker in range(len(self._workers)):
             if not self._workers.is_alive(worker):
                 self._recovery.note_lost(self._workers.lost(worker))
-                self._excuses[worker] = Report()
+                self._turns.excuse(worker, Report())
         self._recovery.revive(self._startup.start_in_place)
         self.discard()
-        self._excuses.clear()
+        self._turns.forget_excuses()
 
     def _replace(self, lost: LostWorker) -> None:
         """Starts a worker in place of a lost one, if it may be replaced, and gives it the work that was lost."""
@@ -382,7 +308,7 @@ class ProcessEngine:
         self._recovery.replace(lost, self._startup.start_in_place)
         self._tickets.send_again(tickets)
         if self.is_busy:
-            self._go_on_with_turn(lost)
+            self._turns.give_again(lost)
 
     def _forget_culprit(self, worker: int, at_work: Container[int]) -> None:
         """Forgets the replay of the environment that a lost worker was at: it may have been the reason.
@@ -392,22 +318,6 @@ class ProcessEngine:
         is_rebuilding = self._watch.activity_of(worker) == Activity.REBUILDING
         if self._watch.is_at_work(worker) and (is_rebuilding or self._watch.env_of(worker) in at_work):
             self._recovery.forget_environment(self._watch.env_of(worker))
-
-    def _go_on_with_turn(self, lost: LostWorker) -> None:
-        """Gives the worker that took another's place its part of the turn."""
-        assert self._mailroom is not None
-        worker, order = lost.worker, self._order
-        if self._inbox[0] == self._mailroom.turns() and len(self._inbox[1]) > worker:
-            return  # it had answered before it died
-        excuse = self._recovery.excuse(lost, order)
-        if excuse is not None:
-            self._excuses[worker] = excuse
-        elif isinstance(order, StepOrder) and not order.loose_actions:
-            self._mailroom.post_again(worker, STEP)
-        else:
-            with signals_blocked():
-                self._mailroom.post_again(worker, ORDER)
-                self._workers.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
 
     # -- who is who -----------------------------------------------------------------------------------
 
@@ -429,7 +339,7 @@ class ProcessEngine:
         failures = self._local_shard.close() if self._local_shard is not None else []
         failures += self.end_workers(timeout, terminate)
         warn_of_close(failures)
-        if self._mailroom is not None and self._workers.is_ours:
+        if self._is_settled and self._workers.is_ours:
             self._watch.warn_of_copies()
 
     def end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
@@ -463,12 +373,12 @@ class ProcessEngine:
 
     def _ask_to_close(self, deadline: float) -> None:
         self._startup.dismiss()
-        mailroom = self._mailroom
-        if mailroom is None:
+        if not self._is_settled:
             return
-        while any(self._workers.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
+        unfinished = self._turns.unfinished
+        while any(self._workers.is_alive(worker) for worker in unfinished()) and time.monotonic() < deadline:
             self._workers.deliver(range(len(self._workers)), 0.0)  # what an interruption left
-            mailroom.wait_done(0.01, 0.0, 0.0)
-        for worker in set(range(len(self._workers))) - set(self._unfinished()):
+            self._mailroom.wait_done(0.01, 0.0, 0.0)
+        for worker in set(range(len(self._workers))) - set(unfinished()):
             if self._workers.is_alive(worker):
-                mailroom.post(worker, worker + 1, CLOSE)
+                self._mailroom.post(worker, worker + 1, CLOSE)
