@@ -21,9 +21,10 @@ from envfleet.testing import (
     TrajectoriesContract,
     VectorEnvContract,
 )
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import NoQuickCalls, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import FailurePolicy, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import exclusive_for

@@ -12,9 +12,10 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import redrawn
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs, close_envs
 from envfleet.vector.pages import num_pages
 from envfleet.vector.recovery import ShardTask

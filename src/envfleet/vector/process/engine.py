@@ -17,7 +17,7 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError
 from envfleet.redraw import redrawn, write_first_parameters
-from envfleet.vector.block import Activity, FleetBlock, FleetLayout
+from envfleet.vector.block import Activity, FleetLayout
 from envfleet.vector.engine import (
     PLAIN_STEP,
     NoQuickCalls,
@@ -28,6 +28,7 @@ from envfleet.vector.engine import (
     Rows,
 )
 from envfleet.vector.failures import Failure, as_error, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, build_envs
 from envfleet.vector.pages import keep_apart
 from envfleet.vector.process.shared_memory import create_block

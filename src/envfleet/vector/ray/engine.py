@@ -12,7 +12,7 @@ import numpy as np
 
 from envfleet import _core
 from envfleet.redraw import redrawn, write_first_parameters
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
     PLAIN_STEP,
     Order,
@@ -24,6 +24,7 @@ from envfleet.vector.engine import (
     load_report,
 )
 from envfleet.vector.failures import warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
