@@ -130,9 +130,9 @@ def checked_failure_policy(
     on_failure: Any,
     max_restarts: Any,
     restart_window: Any,
-    *,
     step_timeout: Any = None,
     start_timeout: Any = None,
+    *,
     check_nan: Any = False,
 ) -> FailurePolicy:
     """Checks the user's arguments and returns them as a policy."""

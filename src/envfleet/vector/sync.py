@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import redrawn
+from envfleet.vector.arguments import documented
 from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
@@ -26,22 +27,12 @@ from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 
 @final
+@documented  # with SHARED_ARGUMENTS
 class SyncVectorEnv(FleetVectorEnv):
     """Runs the environments one after another in the caller's thread.
 
     Args:
-        env_fns: One function an environment, each making one.
-        copy: True: returned observations are the caller's to keep. False: they are live views, valid until
-            the next ``step`` or ``reset``.
-        observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
-            ``(batched space, single space)``.
-        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         batch_size: How many results ``recv`` gives at a time; by default all.
-        on_failure: "raise", or "restart": an environment that raises or returns what its spaces do not allow is made
-            again in place, and its episode counts as truncated.
-        max_restarts: How often one may be made again within ``restart_window`` seconds; None for no limit.
-        restart_window: In seconds.
-        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
