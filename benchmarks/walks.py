@@ -70,9 +70,14 @@ def main() -> None:
 
 def counts(calls: Calls) -> tuple[int, int, int]:
     """All calls, the different functions of ours, and their files."""
-    files = {place for place, _ in calls if place.endswith(".py")}
+    files = files_of(calls)
     functions = {call for call in calls if call[0] in files and not call[1].startswith("<")}
     return sum(calls.values()), len(functions), len(files)
+
+
+def files_of(calls: Calls) -> set[str]:
+    """The files of ours in which something was called."""
+    return {place for place, _ in calls if place.endswith(".py")}
 
 
 class TellsPid(gymnasium.Wrapper[Any, Any, Any, Any]):

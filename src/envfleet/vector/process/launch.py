@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Any, final
 
 import gymnasium
@@ -28,7 +29,7 @@ from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.fork_server import Run, run_pickled, serve, serve_fresh
 from envfleet.vector.process.shared_memory import OUT_OF_DESCRIPTORS, descriptors_text
-from envfleet.vector.process.worker import WorkerTask, dump_task, present_folder, worker_main
+from envfleet.vector.process.worker import WorkerTask, note_loading, worker_main
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import (
     ctrl_c_kept_from_children,
@@ -43,11 +44,38 @@ from envfleet.vector.runtime import (
 
 
 @final
+class _Mark:
+    """Stands before an environment in a pickle: when it is unpickled, that environment is next."""
+
+    def __init__(self, env_index: int) -> None:
+        self._env_index = env_index
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return note_loading, (self._env_index,)
+
+
+def _dump_task(task: WorkerTask) -> bytes:
+    """Pickles a task so that an error in unpickling can be traced to the environment that caused it."""
+    shard = task.shard
+    marked = [(_Mark(index), env_fn) for index, env_fn in enumerate(shard.env_fns, shard.first_index)]
+    payload = dumps_by_value((replace(task, shard=replace(shard, env_fns=())), marked))
+    return pickle.dumps((_present_folder(), shard.first_index, payload))
+
+
+def _present_folder() -> str:
+    """Returns the present folder; empty if that has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
+@final
 class _Pickled:
     """What a process does that has not inherited the caller's memory: its task travels as a pickle."""
 
     def __init__(self, task: WorkerTask) -> None:
-        self._bytes = dump_task(task)
+        self._bytes = _dump_task(task)
 
     def __call__(self, connection: Connection) -> None:
         let_go_of_fork_server()
@@ -138,7 +166,7 @@ class Launcher:
     def _start_process(self, task: WorkerTask, connection: Connection, number: int) -> BaseProcess:
         try:
             if self._fresh is not None:
-                return self._fresh.start(_name(task), self._daemon, dump_task(task), connection)
+                return self._fresh.start(_name(task), self._daemon, _dump_task(task), connection)
             if self._copy is not None and number >= self._num_first:
                 bare = replace(task, shard=replace(task.shard, env_fns=()))
                 return self._copy.start(_name(task), self._daemon, dumps_by_value(bare), connection)
@@ -332,7 +360,7 @@ def fresh_fork_server(env_fns: Sequence[Sequence[EnvFn]]) -> ForkServer:
 
     Its workers run ``run_pickled``.
     """
-    registered = dumps_by_value((present_folder(), _registered_here()))
+    registered = dumps_by_value((_present_folder(), _registered_here()))
     needed = dumps_by_value(env_fns)
     server, has_threads = _start_fresh(registered, needed)
     if has_threads:  # modules that start some when they are imported: each worker imports them for itself
