@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bindings/numpy.h"
-#include "bindings/stepper.h"
 
 namespace envfleet {
 
@@ -81,24 +80,6 @@ class Batch {
                               fresh(truncated_), std::move(infos));
     }
 
-    // The same where no environment has infos; None if some have.
-    nb::object plain_results(nb::object observations, bool copy) const {
-        if (has_infos()) return nb::none();
-        return results(std::move(observations), copy, nb::dict());
-    }
-
-    // A whole step by a stepper of these rows, which takes its actions from this array: what a step
-    // returns, if all was plain. None, and nothing happened: the actions do not fit. Else what
-    // run_all() returned, for whoever goes on from there; with the number of rows and None if all
-    // are done, but some have infos.
-    nb::object step(RowStepper& stepper, nb::handle actions, bool copy) {
-        if (!put(actions)) return nb::none();
-        nb::object stopped = stepper.run_all(nb::none());
-        if (!stopped.is_none()) return stopped;
-        nb::object found = plain_results(nb::none(), copy);
-        return found.is_none() ? nb::make_tuple(num_rows(), nb::none()) : found;
-    }
-
     static int traverse(PyObject* self, visitproc visit, void* arg) {
         Py_VISIT(Py_TYPE(self));
         if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Batch>(self)->observations_.ptr());
@@ -123,7 +104,6 @@ class Batch {
             PyArray_ISCARRAY_RO(given);
         return fits ? PyArray_BYTES(given) : nullptr;
     }
-    size_t num_rows() const { return static_cast<size_t>(PyArray_DIM(array(actions_), 0)); }
     size_t action_bytes() const { return static_cast<size_t>(PyArray_NBYTES(array(actions_))); }
 
     nb::object own_observations(bool copy) const {

@@ -196,12 +196,7 @@ void bind_fleet(nb::module_& m) {
              "The same for the actions of some rows.")
         .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
         .def("results", &Batch::results, "observations"_a.none(), "copy"_a, "infos"_a,
-             "What a step returns; observations that are not given are those that lie here.")
-        .def("plain_results", &Batch::plain_results, "observations"_a.none(), "copy"_a,
-             "The same where no environment has infos; None if some have.")
-        .def("step", &Batch::step, "stepper"_a, "actions"_a.none(), "copy"_a,
-             "A whole step: what it returns; None if the actions do not fit and nothing happened; "
-             "else where to go on, as of run_all, or (rows, None) if only infos are left.");
+             "What a step returns; observations that are not given are those that lie here.");
 }
 
 void bind_process(nb::module_& m) {

@@ -21,9 +21,10 @@ from envfleet.testing import (
     TrajectoriesContract,
     VectorEnvContract,
 )
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
-from envfleet.vector.engine import NoQuickCalls, Order, Report, ResetOrder, Rows, StepOrder, is_turn
+from envfleet.vector.block import FleetLayout, aligned_zeros
+from envfleet.vector.engine import NoQuickCalls, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import FailurePolicy, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import exclusive_for
@@ -62,9 +63,7 @@ class ReversedEngine:
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         pairs = reversed(list(zip(self._shards, self._bounds, strict=True)))
         reports = [shard.execute(self._order.part(*bounds)) for shard, bounds in pairs][::-1]
-        self.block.absorb(reports)
-        if self.block.last is not None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
@@ -83,8 +82,6 @@ class ReversedEngine:
         work = [self._queue.popleft() for _ in range(count)]
         rows, reports = np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
         self.block.absorb_rows(rows, reports)
-        if self.block.last is not None:
-            self.block.last.keep(rows)
         return rows, reports
 
     def discard(self) -> None:

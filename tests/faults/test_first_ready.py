@@ -30,6 +30,7 @@ class Drive:
     def __init__(self, envs: AsyncVectorEnv, seed: int = 0) -> None:
         self.envs, self.oracle = envs, Oracle(envs.num_envs, envs.autoreset_mode, seed)
         self.actions = zeros(envs)
+        self.is_out = np.zeros(envs.num_envs, np.bool_)
         self.steps: Counter[int] = Counter()
         self.told: Counter[int] = Counter()
         envs.async_reset(seed=seed)
@@ -44,6 +45,7 @@ class Drive:
         """Send each of these environments on its way."""
         actions = zeros(self.envs, faults)[ids]
         self.actions[ids] = actions
+        self.is_out[ids] = True
         self.envs.send(actions, ids)
 
     def recv(self) -> list[int]:
@@ -55,6 +57,7 @@ class Drive:
         self.oracle.assert_step(result, self.actions, lost, ids)
         self.told.update(lost)
         self.steps.update(ids)
+        self.is_out[ids] = False
         return ids
 
     def go_on(self, batches: int) -> None:
@@ -122,35 +125,64 @@ def test_a_worker_lost_in_an_async_reset_resets_again(envs: AsyncVectorEnv) -> N
         np.testing.assert_array_equal(seen[env], Lone(env_fn, envs.autoreset_mode).reset(3 + env)[0]["draw"])
 
 
+SIGN = 9
+
+
+class SigningEnv(FaultyEnv):
+    """Leaves a mark when it comes to the action SIGN."""
+
+    def step(self, action: Any) -> Any:
+        if action == SIGN:
+            mark_of(self.habits.fifo).touch()
+        return super().step(action)
+
+
 @pytest.mark.parametrize("num_workers", [1, 2, 4])
 def test_a_slow_environment_neither_starves_nor_makes_others_wait(num_workers: int, tmp_path: Path) -> None:
-    fifo, slow = make_fifo(tmp_path), 3
-    envs = AsyncVectorEnv(faulty_fns(4, fifo), context="fork", num_workers=num_workers, batch_size=1)
+    fifo, slow, sibling, share = make_fifo(tmp_path), 6, 7, 8 // num_workers
+    fns = [partial(SigningEnv, Habits(env, 5 + env, fifo)) for env in range(8)]
+    envs = AsyncVectorEnv(fns, context="fork", num_workers=num_workers, batch_size=1)
     drive = Drive(envs)
-    drive.send([slow], {slow: Fault.WAIT})
     drive.oracle.lone[slow].env.suffer = lambda fault: ""  # the oracle need not wait
-    share = 4 // num_workers
-    free = [env for env in range(4) if env // share != slow // share]
+    drive.send([slow, sibling], {slow: Fault.WAIT, sibling: SIGN})
+    free = [env for env in range(8) if env // share != slow // share]
     if free:  # those in other workers go on meanwhile
         drive.send(free)
-        go_on_until(drive, lambda: min(drive.steps[env] for env in free) > 3)
-    assert drive.steps[slow] == 1
-    with pytest.raises(AlreadyPendingCallError, match=r"\[3\]"):
+        go_round_until(drive, share, lambda: min(drive.steps[env] for env in free) > 3)
+    assert drive.steps[slow] == drive.steps[sibling] == 1
+    with pytest.raises(AlreadyPendingCallError, match=r"\[6\]"):
         envs.send([0], [slow])
     release(fifo)
-    others = [env for env in range(4) if env != slow and env not in free]
-    if others:  # its siblings had to wait; now all go on
+    others = [env for env in range(slow) if env not in free]
+    if others:  # they had to wait; now all go on
         drive.send(others)
-    go_on_until(drive, lambda: min(drive.steps.values()) > 3)
+    go_round_until(drive, share, mark_of(fifo).exists)
+    # Its worker comes to the sibling when the slow one's result lies there. From now on only results that lay there
+    # before may come before it: one of each other environment at most.
+    for _ in range(envs.num_envs):
+        if drive.steps[slow] == 1:
+            drive.send(drive.recv())
+    assert drive.steps[slow] > 1
+    go_round_until(drive, share, lambda: min(drive.steps.values()) > 3)
     envs.close()
 
 
-def go_on_until(drive: Drive, condition: Callable[[], bool]) -> None:
-    """One at a time, until nobody was left out. A sleeping worker wakes up more slowly than others take a few turns."""
-    deadline = time.monotonic() + 20
+def go_round_until(drive: Drive, share: int, condition: Callable[[], bool]) -> None:
+    """One at a time, each sent back at once. ``share`` of them are in each worker, which takes them by turns.
+
+    Nobody comes twice while another of its worker waits. Workers are not compared with each other: one that has to be
+    woken up may need longer for that than others take for many turns.
+    """
+    deadline, since = time.monotonic() + SOON, dict[int, set[int]]()
     while not condition():
         assert time.monotonic() < deadline, f"some were left out: {drive.steps}"
-        drive.send(drive.recv())
+        (env,) = drive.recv()
+        its_worker = range(env // share * share, (env // share + 1) * share)
+        assert not since.get(env), f"{env} came twice, but not {since[env]}"
+        for left in since.values():
+            left.discard(env)
+        since[env] = {other for other in its_worker if drive.is_out[other]}
+        drive.send([env])
 
 
 class GatedEnv(FaultyEnv):
@@ -237,6 +269,34 @@ def test_a_worker_whose_results_wait_for_others_is_not_taken_for_stuck(where: st
         with soon(), pytest.raises(WorkerStuckError, match="environment 3 had not finished") as caught:
             inflict(envs, where, 3, Fault.LOOP)
         assert caught.value.worker == 1
+
+
+class OwnKeyEnv(FaultyEnv):
+    """Has a key of its own in the infos of its steps: those of a worker are of several kinds."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return super().reset(seed=seed, options=options)[0], {}
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        return *result, {f"key {self.index}": self.index + 0.5}
+
+
+def test_a_row_of_a_lost_worker_is_not_read_as_one_of_its_successors() -> None:
+    """The worker publishes 0 and is lost with 1; the one in its place rebuilds 2 and publishes it, by other kinds."""
+    fns = [partial(OwnKeyEnv, Habits(env)) for env in range(3)]
+    with AsyncVectorEnv(fns, num_workers=1, batch_size=3, on_failure="restart", context="fork") as envs:
+        envs.reset(seed=0)
+        for _ in range(2):
+            envs.send(zeros(envs))
+            envs.recv()
+        envs.send(zeros(envs, {1: Fault.KILL}))
+        infos = envs.recv(timeout=20)[4]
+        assert infos["env_id"].tolist() == [0, 1, 2]
+        assert infos["restarted"].tolist() == [False, True, False]
+        assert envs.rebuilt.tolist() == [1, 0, 1]
+        assert infos["key 0"].tolist() == [0.5, 0.0, 0.0]
+        assert infos["key 2"].tolist() == [0.0, 0.0, 2.5]
 
 
 class TalkativeEnv(FaultyEnv):

@@ -185,9 +185,6 @@ def fuzz_rows(dice: Dice) -> None:
         attempt(lambda: stepper.aim(2**64 - 1, [0, 0]))
         attempt(lambda: stepper.run(integer(dice)))
         attempt(lambda: stepper.run_all([0] * rows))
-        columns = (np.zeros(rows, np.int64), column, np.zeros(rows), *flags[:2])
-        batch = attempt(lambda: _core.Batch(*columns, np.zeros(rows, np.uint8)))
-        attempt(lambda: batch.step(stepper, np.zeros(rows, np.int64), True))
 
 
 def fuzz_wrappers(dice: Dice) -> None:

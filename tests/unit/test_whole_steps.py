@@ -82,25 +82,22 @@ def test_all_rows_in_one_call_up_to_one_that_is_not_plain() -> None:
 def test_results_where_nobody_has_infos() -> None:
     fleet = Fleet()
     fleet.stepper.run_all([4, 5, 6])
-    found = fleet.batch.plain_results(None, True)
-    assert found is not None
+    assert not fleet.batch.has_infos()
+    found = fleet.batch.results(None, True, {})
     assert [part.tolist() for part in found[:4]] == [[[4], [5], [6]], [4, 5, 6], [False] * 3, [False] * 3]
     assert found[4] == {}
     assert found[0] is not fleet.observations
-    own = fleet.batch.plain_results("given", False)
-    assert own is not None
-    assert own[0] == "given"
+    assert fleet.batch.results("given", False, {})[0] == "given"
     fleet.stepper.run_all([4, 7, 6])
     assert fleet.batch.has_infos()
-    assert fleet.batch.plain_results(None, True) is None
 
 
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_whole_step(copy: bool) -> None:
     fleet = Fleet()
-    result = fleet.batch.step(fleet.stepper, np.array([4, 5, 6]), copy)
-    assert result is not None
-    observations, rewards, terminated, truncated, infos = result
+    assert fleet.batch.put(np.array([4, 5, 6]))
+    assert fleet.stepper.run_all(None) is None
+    observations, rewards, terminated, truncated, infos = fleet.batch.results(None, copy, {})
     assert (observations is fleet.observations) is not copy
     assert observations.tolist() == [[4], [5], [6]]
     assert rewards.tolist() == [4, 5, 6]
@@ -110,22 +107,24 @@ def test_a_whole_step(copy: bool) -> None:
     assert fleet.row_at_work == ROWS
 
 
-def test_a_whole_step_that_does_not_begin() -> None:
+def test_actions_that_do_not_fit_are_not_stored() -> None:
     fleet = Fleet()
     for actions in ([4, 5, 6], np.array([4, 5]), np.array([4.0, 5.0, 6.0]), None):
-        assert fleet.batch.step(fleet.stepper, actions, True) is None
-    assert fleet.rewards.tolist() == [0, 0, 0]
+        assert not fleet.batch.put(actions)
     assert fleet.actions.tolist() == [0, 0, 0]
 
 
 def test_a_whole_step_that_somebody_else_goes_on_with() -> None:
     fleet = Fleet()
-    stopped = fleet.batch.step(fleet.stepper, np.array([4, 9, 6]), True)
+    assert fleet.batch.put(np.array([4, 9, 6]))
+    stopped = fleet.stepper.run_all(None)
     assert stopped is not None
     assert stopped[0] == 1
     assert fleet.stepper.run(2) is None
-    assert fleet.batch.step(fleet.stepper, np.array([4, 7, 6]), True) == (ROWS, None)
+    assert fleet.batch.put(np.array([4, 7, 6]))
+    assert fleet.stepper.run_all(None) is None
     assert fleet.rewards.tolist() == [4, 7, 6]
+    assert fleet.batch.put(np.array([4, 5, 8]))
     with pytest.raises(RuntimeError, match="told to, in row 2"):
-        fleet.batch.step(fleet.stepper, np.array([4, 5, 8]), True)
+        fleet.stepper.run_all(None)
     assert fleet.stepper.row == 2

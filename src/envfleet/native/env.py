@@ -51,18 +51,15 @@ class EnvState:
 
 
 @final
+@arguments.documented  # with SHARED_ARGUMENTS
 class NativeVectorEnv(FleetVectorEnv):
     """Runs compiled environments that give the numbers of Gymnasium's own.
 
     Args:
         spec: A registered id or a spec.
         num_envs: How many.
-        copy: True: returned observations are the caller's to keep. False: they are live views, valid until
-            the next ``step`` or ``reset``.
-        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         threads: How many threads step the environments, the caller's being one. By default as many as pay off,
             measured while running, and never more than the cores.
-        batch_size: How many environments ``recv`` waits for; by default all.
         env_kwargs: The environment's constructor arguments, and Gymnasium's ``max_episode_steps``.
         varied: Further arguments, one dict an environment.
         origins: Where each environment's parameters come from, if they are drawn anew for every episode; takes the

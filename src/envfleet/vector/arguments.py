@@ -1,10 +1,13 @@
-"""Checks of what users pass in: seeds, options, masks, indices. Nothing here changes anything."""
+"""Checks of what users pass in: seeds, options, masks, indices; and what is said of arguments that many calls share."""
 
 from __future__ import annotations
 
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -180,3 +183,46 @@ def checked_count(name: str, value: Any) -> int | None:
     if not is_integer(value) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer or None, got {value!r}.")
     return int(value)
+
+
+SHARED_ARGUMENTS: Mapping[str, str] = {
+    "env_fns": "One function per environment, which makes it. To other processes they travel by cloudpickle, so "
+    "lambdas, closures and what the main module defines are fine.",
+    "copy": "True: returned observations are the caller's to keep. False: they are live views, valid until the next "
+    "step or reset begins.",
+    "observation_mode": '"same" (all spaces equal), "different" (bounds may differ), or a pair ``(batched space, '
+    "single space)``.",
+    "autoreset_mode": 'When environments reset by themselves: "NextStep", "SameStep" or "Disabled".',
+    "batch_size": "How many environments ``recv`` waits for; by default all.",
+    "on_failure": '"raise", or "restart": an environment that raises, or returns what its spaces do not allow, is '
+    'made again in place. Its episode counts as truncated, and ``infos["restarted"]`` tells. A worker that is lost is '
+    "started again with its environments; docs/failures.md says which of them go on as if nothing had happened.",
+    "step_timeout": "Seconds that one environment's step, reset or call may take before its worker is ended; None for "
+    "no limit.",
+    "start_timeout": "Seconds that a worker may take to start, and then to make each environment, before it is ended; "
+    "None for no limit.",
+    "max_restarts": "How often one environment, or one worker, may be made again within ``restart_window`` seconds; "
+    "None for no limit.",
+    "restart_window": "The seconds within which restarts are counted.",
+    "check_nan": "Whether NaN in an observation or a reward is a failure.",
+}
+"""What vector environments say of arguments that they share, see ``documented``."""
+
+AnyClass = TypeVar("AnyClass", bound=type)
+
+
+def documented(cls: AnyClass) -> AnyClass:
+    """Adds to a class's docstring what ``SHARED_ARGUMENTS`` says of arguments that it does not describe itself."""
+    if cls.__doc__ is None:  # Python was told to leave docstrings out
+        return cls
+    before, _, described = inspect.cleandoc(cls.__doc__).partition("\nArgs:\n")
+    described, _, after = described.partition("\n\n")
+    own = {entry.partition(":")[0].strip(): entry for entry in re.split(r"\n(?=    \S)", described)}
+    names = [name for name in inspect.signature(cls).parameters if name in own or name in SHARED_ARGUMENTS]
+    entries = [own.get(name) or _entry(name, SHARED_ARGUMENTS[name]) for name in names]
+    cls.__doc__ = "\n".join([before, "Args:", *entries, *(["", after] if after else [])])
+    return cls
+
+
+def _entry(name: str, text: str) -> str:
+    return textwrap.fill(f"{name}: {text}", 110, initial_indent="    ", subsequent_indent="        ")

@@ -50,6 +50,10 @@ class StepOrder:
         return StepOrder([values[first:last] for values in self.loose_actions]) if self.loose_actions else self
 
 
+PLAIN_STEP = StepOrder()
+"""A step with nothing beside the block."""
+
+
 @final
 @dataclass(frozen=True)
 class CallOrder:

@@ -1,7 +1,7 @@
 """What went wrong, as data and as errors, and what the user wants done about it.
 
 A ``Failure`` is an exception of one environment: it is noted where the environment runs and raised where the user is.
-A ``LostWorker`` says that a whole worker is gone, with all its environments.
+What becomes of a fleet that has lost a whole worker is in ``recovery.py``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import traceback
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, final, get_args
+from typing import Any, Literal, TypeAlias, final, get_args
 
 from envfleet.errors import InvalidOutputError, WorkerError, env_raised, where
 from envfleet.vector.arguments import check_timeout, is_integer
 from envfleet.vector.layout import LayoutError
-
-Answer = TypeVar("Answer")
 
 START_OVER = 'reset() starts over; with on_failure="restart" the environment would have been made again by itself.'
 """What the user can try after an environment failed in a step or a reset, and was not restarted."""
@@ -89,13 +87,6 @@ def _note(failure: Failure, worker: int | None) -> str:
     return failure.note if worker is None else f"{failure.note} Debuggers work in SyncVectorEnv."
 
 
-def unless_failed(answer: Answer | Failure, worker: int) -> Answer:
-    """Returns what a worker answered; raises the error for a failure if it answered with one."""
-    if isinstance(answer, Failure):
-        raise as_error(answer, worker)
-    return answer
-
-
 def warn_of_close(failures: Iterable[Failure]) -> None:
     """Warns of environments that raised in close(), which itself never raises."""
     for failure in failures:
@@ -108,23 +99,6 @@ def warn_of_close(failures: Iterable[Failure]) -> None:
 
 STUCK_WARNING_AFTER = 60.0
 """Seconds without a sign of life after which the user is warned, if no timeout says what to do."""
-
-
-@final
-class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
-    """A worker is gone, or was ended because it was stuck.
-
-    Whoever raises this has made sure that the worker has ended.
-
-    Attributes:
-        worker: The number of the worker.
-        cause: What happened to the worker, as the rest of a sentence that begins with its name.
-        is_stuck: Whether the worker was ended because it was stuck.
-    """
-
-    def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
-        super().__init__(cause)
-        self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
 
 
 OnFailure: TypeAlias = Literal["raise", "restart"]
@@ -156,9 +130,9 @@ def checked_failure_policy(
     on_failure: Any,
     max_restarts: Any,
     restart_window: Any,
-    *,
     step_timeout: Any = None,
     start_timeout: Any = None,
+    *,
     check_nan: Any = False,
 ) -> FailurePolicy:
     """Checks the user's arguments and returns them as a policy."""

@@ -1,4 +1,4 @@
-"""One environment with Gymnasium's three standard wrappers fused into it, made, stepped and closed.
+"""One environment with Gymnasium's three standard wrappers fused into it, made, stepped, asked and closed.
 
 ``TimeLimit``, ``OrderEnforcing`` and ``PassiveEnvChecker`` cost more per step than many environments' physics. For
 exactly these types, at the outside of the stack, ``_core.StepSlot`` does their work with the same results. The wrapped
@@ -11,17 +11,19 @@ attributes always go to the wrapped environment.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any, TypeAlias, final
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from envfleet import _core
 from envfleet.redraw import Redraw
+from envfleet.vector.engine import CallOrder, Report, SetAttrOrder
 from envfleet.vector.failures import Failure
 
 _contains = spaces.Discrete.contains
@@ -206,3 +208,36 @@ def close_envs(envs: Iterable[AnyEnv], first_index: int = 0) -> list[Failure]:
         except Exception as error:
             failures.append(Failure.of(error, index, "close"))
     return failures
+
+
+_HARMLESS = frozenset(("render",))
+
+
+def ask(
+    order: CallOrder | SetAttrOrder,
+    envs: Sequence[AnyEnv],
+    first_index: int,
+    touched: npt.NDArray[np.bool_],
+    progress: _core.Progress,
+) -> Report:
+    """Asks all for which ``order.mask`` holds, and notes in ``touched`` those that it may have changed.
+
+    An exception is noted as a failure of one environment; the others are asked all the same.
+    """
+    report = Report()
+    for row in np.flatnonzero(order.mask).tolist():
+        progress.enter(row)
+        method = "call" if isinstance(order, CallOrder) else "set_attr"
+        try:
+            if isinstance(order, SetAttrOrder):
+                touched[row] = True
+                envs[row].set_wrapper_attr(order.name, order.values[row])
+                continue
+            value = envs[row].get_wrapper_attr(order.name)
+            if callable(value):
+                touched[row] |= order.name not in _HARMLESS
+                value = value(*order.args, **order.kwargs)
+            report.results.append((first_index + row, value))
+        except (Exception, SystemExit) as error:
+            report.failures.append(Failure.of(error, first_index + row, method, order.name))
+    return report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, final
 
@@ -22,10 +22,8 @@ def dumps(value: Any) -> bytes:
         return dumps_by_value(value)
 
 
-def dumps_by_value(value: Any) -> bytes:
-    """Pickles any value for a process whose main module is not ours: what ours defines goes along."""
-    payload: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return payload
+dumps_by_value: Callable[[Any], bytes] = cloudpickle.dumps
+"""Pickles any value for a process whose main module is not ours: what ours defines goes along."""
 
 
 def unpicklable(value: Any, error: BaseException) -> TypeError:

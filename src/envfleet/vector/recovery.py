@@ -18,9 +18,10 @@ import numpy as np
 
 from envfleet.errors import WorkerDiedError, WorkerError, WorkerStuckError
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.failures import Failure, FailurePolicy, LostWorker
+from envfleet.vector.failures import Failure, FailurePolicy, as_error
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.replay import Replay, Replays
+from envfleet.vector.spaces import EnvFace
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,23 @@ class ShardTask:
     cause: str = ""
     replays: Mapping[int, Replay] = field(default_factory=dict)
     notes_digests: bool = False
+
+
+Answer: TypeAlias = "list[EnvFace] | Failure"
+"""What a worker says that was started with a task: what its environments show, or why there are none."""
+
+
+def all_made(answers: Mapping[int, Answer]) -> list[EnvFace]:
+    """Returns what the environments of some workers show, in order, given what each worker says.
+
+    Raises the error of the first environment that could not be made.
+    """
+    found: list[EnvFace] = []
+    for worker, answer in sorted(answers.items()):
+        if isinstance(answer, Failure):
+            raise as_error(answer, worker)
+        found += answer
+    return found
 
 
 def restart_seed(seed: int | None, number: int) -> int | None:
@@ -88,6 +106,23 @@ class RestartBudget:
             "max_restarts allows. "
             "Mend the environment, or allow more."
         )
+
+
+@final
+class LostWorker(Exception):  # noqa: N818  not an error to be shown: whoever catches it decides what it means
+    """A worker is gone, or was ended because it was stuck.
+
+    Whoever raises this has made sure that the worker has ended.
+
+    Attributes:
+        worker: The number of the worker.
+        cause: What happened to the worker, as the rest of a sentence that begins with its name.
+        is_stuck: Whether the worker was ended because it was stuck.
+    """
+
+    def __init__(self, worker: int, cause: str, *, is_stuck: bool = False) -> None:
+        super().__init__(cause)
+        self.worker, self.cause, self.is_stuck = worker, cause, is_stuck
 
 
 _ADVICE = (

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.block import BlockRows, LastObservations
+from envfleet.vector.block import BlockRows
 from envfleet.vector.engine import Options
+from envfleet.vector.fleet_block import LastObservations
 from envfleet.vector.fused_env import FusedEnv
 from envfleet.vector.infos import info_digest
 from envfleet.vector.layout import Array, SpaceLayout, as_bool, as_number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import multiprocessing
 import os
@@ -285,6 +286,11 @@ def ctrl_c_kept_from_children() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def prctl(option: int, value: int) -> bool:
+    """Asks Linux for something for this process; returns whether it is granted."""
+    return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
@@ -23,45 +22,12 @@ from envfleet.vector.arguments import own_copy
 from envfleet.vector.block import Activity, BlockRows
 from envfleet.vector.engine import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.failures import START_OVER, Failure
-from envfleet.vector.fused_env import AnyEnv, FusedEnv, close_envs
+from envfleet.vector.fused_env import AnyEnv, FusedEnv, ask, close_envs
 from envfleet.vector.infos import Info, InfoWriter, info_digest
 from envfleet.vector.layout import Columns, SpaceLayout, as_bool, as_number, check_no_nan, refuse_info
 from envfleet.vector.pickling import UNKNOWN
 from envfleet.vector.recovery import RestartBudget, ShardTask, restart_seed
 from envfleet.vector.replay import LONGEST, EpisodeStarts, Replay, Stage
-
-_HARMLESS = frozenset(("render",))
-
-
-def ask(
-    order: CallOrder | SetAttrOrder,
-    envs: Sequence[AnyEnv],
-    first_index: int,
-    touched: npt.NDArray[np.bool_],
-    progress: _core.Progress,
-) -> Report:
-    """Asks all for which ``order.mask`` holds, and notes in ``touched`` those that it may have changed.
-
-    An exception is noted as a failure of one environment; the others are asked all the same.
-    """
-    report = Report()
-    for row in np.flatnonzero(order.mask).tolist():
-        progress.enter(row)
-        method = "call" if isinstance(order, CallOrder) else "set_attr"
-        try:
-            if isinstance(order, SetAttrOrder):
-                touched[row] = True
-                envs[row].set_wrapper_attr(order.name, order.values[row])
-                continue
-            value = envs[row].get_wrapper_attr(order.name)
-            if callable(value):
-                touched[row] |= order.name not in _HARMLESS
-                value = value(*order.args, **order.kwargs)
-            report.results.append((first_index + row, value))
-        except (Exception, SystemExit) as error:
-            report.failures.append(Failure.of(error, first_index + row, method, order.name))
-    return report
-
 
 # What a row's next step is to do, if it is not to step.
 _NOTHING, _RESET, _TELL_OF_RESTART = 0, 1, 2

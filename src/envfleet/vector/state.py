@@ -19,10 +19,8 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.errors import AlreadyPendingCallError, NoAsyncCallError, ResetNeeded, WorkerError
 from envfleet.vector import arguments
-from envfleet.vector.engine import Engine, Order, Report, ResetOrder, Rows, StepOrder, first_failure
+from envfleet.vector.engine import PLAIN_STEP, Engine, Order, QuickCalls, Report, ResetOrder, Rows, first_failure
 from envfleet.vector.failures import Failure, as_error
-
-PLAIN_STEP = StepOrder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +47,10 @@ _PLAIN_PENDING = Pending("step", PLAIN_STEP, waited_for=True)
 class FleetState:
     """The state machine of one fleet. ``needs_reset`` says why nothing but a reset is possible, if that is so."""
 
-    def __init__(self, engine: Engine, autoreset_mode: AutoresetMode, needs_reset: str | None) -> None:
-        self._engine, self._quick = engine, engine.quick
+    def __init__(
+        self, engine: Engine, quick: QuickCalls, autoreset_mode: AutoresetMode, needs_reset: str | None
+    ) -> None:
+        self._engine, self._quick = engine, quick
         self._ends_matter = autoreset_mode is AutoresetMode.DISABLED
         self._finished, self._out = engine.block.finished, engine.block.out
         self._needs_reset = needs_reset

@@ -12,9 +12,11 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import redrawn
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
-from envfleet.vector.engine import Order, Report, ResetOrder, Rows, StepOrder, is_turn
+from envfleet.vector.arguments import documented
+from envfleet.vector.block import FleetLayout, aligned_zeros
+from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, EnvFn, build_envs, close_envs
 from envfleet.vector.pages import num_pages
 from envfleet.vector.recovery import ShardTask
@@ -25,22 +27,12 @@ from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 
 @final
+@documented  # with SHARED_ARGUMENTS
 class SyncVectorEnv(FleetVectorEnv):
     """Runs the environments one after another in the caller's thread.
 
     Args:
-        env_fns: One function an environment, each making one.
-        copy: True: returned observations are the caller's to keep. False: they are live views, valid until
-            the next ``step`` or ``reset``.
-        observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
-            ``(batched space, single space)``.
-        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         batch_size: How many results ``recv`` gives at a time; by default all.
-        on_failure: "raise", or "restart": an environment that raises or returns what its spaces do not allow is made
-            again in place, and its episode counts as truncated.
-        max_restarts: How often one may be made again within ``restart_window`` seconds; None for no limit.
-        restart_window: In seconds.
-        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
@@ -111,9 +103,7 @@ class SyncEngine:
     def finish(self, timeout: float | None) -> Sequence[Report | None]:  # noqa: ARG002  nothing to wait for
         """Carries it out."""
         reports = [self.shard.execute(self._order)]
-        self.block.absorb(reports)
-        if self.block.last is not None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:
@@ -134,8 +124,6 @@ class SyncEngine:
         work = [self._queue.popleft() for _ in range(count)]
         rows, reports = np.array([row for row, _ in work], np.intp), [carry_out() for _, carry_out in work]
         self.block.absorb_rows(rows, reports)
-        if self.block.last is not None:
-            self.block.last.keep(rows)
         return rows, reports
 
     def discard(self) -> None:
@@ -162,5 +150,5 @@ def _step_all(shard: Shard, block: FleetBlock) -> Sequence[Report | None] | None
     report = shard.step()
     if report is None:
         return None
-    block.absorb([report])
+    block.absorb(PLAIN_STEP, [report])
     return [report]

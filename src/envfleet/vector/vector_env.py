@@ -21,12 +21,12 @@ from envfleet.errors import InvalidActionError
 from envfleet.randomize import ParameterTable
 from envfleet.redraw import Randomize, table_of
 from envfleet.vector import arguments
-from envfleet.vector.engine import CallOrder, Engine, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
+from envfleet.vector.engine import PLAIN_STEP, CallOrder, Engine, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
 from envfleet.vector.infos import Info
 from envfleet.vector.layout import LayoutError
 from envfleet.vector.runtime import LEAST_PATIENCE, close_when_free, wait_for_others
 from envfleet.vector.spaces import FleetSpaces
-from envfleet.vector.state import PLAIN_STEP, FleetState
+from envfleet.vector.state import FleetState
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -96,8 +96,9 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
         self.batch_size = arguments.checked_batch_size(options.batch_size, self.num_envs)
         self._randomize, self._check_reset = options.randomize, options.check_reset
         self._engine, self._block, self._exclusive = engine, engine.block, engine.exclusive
-        self._quick_step = engine.quick.step
-        self._state = FleetState(engine, spaces.autoreset_mode, options.needs_reset)
+        self._quick = engine.quick
+        self._quick_step = self._quick.step
+        self._state = FleetState(engine, self._quick, spaces.autoreset_mode, options.needs_reset)
         self.closed = False
 
     @property
@@ -225,7 +226,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             env_ids: Which environments, in the order of the actions; by default all. Each must be idle: reset, or
                 given back by ``recv``.
         """
-        quick_send = self._engine.quick.send
+        quick_send = self._quick.send
         if quick_send is None or not quick_send(actions, env_ids):
             self._send(actions, env_ids)
 
@@ -246,7 +247,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             Observations, rewards, terminateds, truncateds, infos as ``step`` does, of k environments instead of all;
             ``infos["env_id"]``, int64 (k,), tells which. Those reset by ``async_reset`` have reward 0.
         """
-        quick_recv = self._engine.quick.recv
+        quick_recv = self._quick.recv
         results = quick_recv(self.batch_size) if quick_recv is not None and timeout is None else None
         return results or self._recv(timeout)
 
@@ -349,7 +350,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
         arguments.check_timeout(timeout)
         if self.closed or not self._exclusive.begin_closing():
             return
-        self.closed, self._engine.quick.ready = True, False
+        self.closed, self._quick.ready = True, False
         limit = CLOSE_TIMEOUT if timeout is None else float(timeout)
         patience = waited = LEAST_PATIENCE if terminate else max(LEAST_PATIENCE, limit)
         try:

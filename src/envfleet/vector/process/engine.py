@@ -17,50 +17,38 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.errors import FleetError
 from envfleet.redraw import redrawn, write_first_parameters
-from envfleet.vector.block import Activity, FleetBlock, FleetLayout
+from envfleet.vector.block import Activity, FleetLayout
 from envfleet.vector.engine import (
+    PLAIN_STEP,
     NoQuickCalls,
     Order,
     QuickCalls,
     Report,
     ResetOrder,
     Rows,
-    StepOrder,
-    is_turn,
-    load_report,
 )
-from envfleet.vector.failures import (
-    Failure,
-    LostWorker,
-    as_error,
-    unless_failed,
-    warn_of_close,
-)
+from envfleet.vector.failures import Failure, as_error, warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.fused_env import AnyEnv, build_envs
 from envfleet.vector.pages import keep_apart
-from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.shared_memory import create_block
-from envfleet.vector.process.tickets import Tickets
 from envfleet.vector.process.watch import Startup, Watch
+from envfleet.vector.process.work import Tickets, Turns
 from envfleet.vector.process.worker import (
     ALL_IN_BLOCK,
     CLOSE,
-    ORDER,
-    REPORT_FOLLOWS,
     STEP,
     WorkerSetup,
     worker_patience,
 )
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.replay import Replays
-from envfleet.vector.runtime import Deadline, deadline_after, signals_blocked, usable_cores
+from envfleet.vector.runtime import deadline_after, signals_blocked, usable_cores
 from envfleet.vector.shard import Shard
 from envfleet.vector.spaces import EnvFace, FleetSpaces
 
 T = TypeVar("T")
-
-_PLAIN_STEP = StepOrder()
 
 
 @final
@@ -88,21 +76,15 @@ class ProcessEngine:
         # Nobody else could take its place, so there is nothing to compare with.
         self._local_task = replace(tasks[0], notes_digests=False) if caller_works else None
         tasks = tasks[caller_works:]
-        self._mailroom: _core.Mailroom | None = None
         self._descriptor: int | None = None
-        self._order: Order = StepOrder()
-        self._excuses: dict[int, Report] = {}
-        self._collected_turns = 0
-        self._inbox: tuple[int, list[bytes | None]] = (0, [])
+        self._is_settled = False
         self._local_envs: list[AnyEnv] = []
         self._local_shard: Shard | None = None
         self._local_order: Order | None = None
         self._local_reports: list[Report | None] = []
         self._workers = Workers(context, tasks, daemon)
-        self._without_block = set(range(len(tasks)))
         self._recovery = Recovery(tasks, self._workers.where, self._workers.end_one)
         self._bounds, self._policy = self._recovery.bounds, self._all_tasks[0].policy
-        self._silence: Sequence[Report | None] = [None] * len(tasks)
         self._startup = Startup(self._workers, self._policy.start_timeout, exclusive.check)
 
     def end_with(self, owner: object) -> None:
@@ -124,11 +106,10 @@ class ProcessEngine:
             if failure is not None:
                 raise as_error(failure, worker=None)
         try:
-            answers = self._startup.answers(range(len(self._workers)))
+            theirs = self._startup.envs_of(range(len(self._workers)))
         except LostWorker as lost:
             note = "It was still making its environments: try whether SyncVectorEnv, or a single one, can be made."
             raise self._recovery.error(lost, note) from None
-        theirs = [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
         return [EnvFace.of(env) for env in self._local_envs] + theirs
 
     def settle(self, spaces: FleetSpaces, num_pages: int) -> None:
@@ -152,8 +133,10 @@ class ProcessEngine:
         self._watch = Watch(
             self._workers, self._mailroom, arrays["progress"], self._bounds, self._policy, self.exclusive.check
         )
+        self._turns = Turns(self._workers, self._mailroom, self._watch, self._recovery)
         self._tickets = Tickets(self._workers, self._mailroom, self._watch, self._recovery)
-        self._hand_out(spaces, num_pages)
+        self._is_settled = True
+        self._hand_out(self._mailroom, self._descriptor, spaces, num_pages)
         if self._local_task is not None:
             rows = layout.rows(memory, 0, len(self._local_envs))
             local = self._local_task, self._local_envs, rows, layout.observations, layout.actions
@@ -165,67 +148,41 @@ class ProcessEngine:
         self.block = FleetBlock(layout, memory, bounds, keeps_last=self._policy.restart)
         if self.block.pages is not None:
             keep_apart(self.block.pages)
-        if self.block.last is not None and layout.is_repeatable:
-            self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), self.block.last)
+        if layout.is_repeatable and (last := self.block.hand_over_last()) is not None:
+            self._recovery.replays = Replays(layout.rows(memory, 0, layout.num_envs), last)
 
-    def _hand_out(self, spaces: FleetSpaces, num_pages: int) -> None:
-        assert self._mailroom is not None
+    def _hand_out(self, mailroom: _core.Mailroom, descriptor: int, spaces: FleetSpaces, num_pages: int) -> None:
         patience = worker_patience(len(self._workers), usable_cores())
-        self._setup = dumps_by_value(WorkerSetup(spaces, len(self._workers), patience, num_pages))
         for worker, (first, last) in enumerate(self._bounds):
-            self._mailroom.assign(worker, first, last)
-            try:
-                self._settle(worker)
-            except LostWorker as lost:
-                raise self._recovery.error(lost) from None
-
-    def _settle(self, worker: int) -> None:
-        with signals_blocked():
-            self._workers.tell(worker, self._setup, self._descriptor)
-            self._without_block.discard(worker)
-        self._startup.settle(worker)
+            mailroom.assign(worker, first, last)
+        try:
+            setup = WorkerSetup(spaces, len(self._workers), patience, num_pages)
+            self._startup.hand_out(setup, mailroom, descriptor)
+        except LostWorker as lost:
+            raise self._recovery.error(lost) from None
 
     # -- turns: all environments of all workers -------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
         """Whether a turn was begun and not yet collected."""
-        return self._mailroom is not None and self._mailroom.turns() != self._collected_turns
+        return self._turns.is_under_way
 
     def begin(self, order: Order) -> None:
         """Sets all workers to work."""
         self._check_ours()
         if self._bounds:
-            self._begin_workers(order)
-        self._order = self._local_order = order
-
-    def _begin_workers(self, order: Order) -> None:
-        assert self._mailroom is not None
-        if type(order) is StepOrder and not order.loose_actions:
-            self._order = order
-            self._mailroom.post(0, len(self._silence), STEP)
-            return
-        self._watch.warn_of_copies()
-        # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
-        payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
-        with signals_blocked():  # a worker that was told of an order must get it
-            self._order = order
-            if isinstance(order, ResetOrder):
-                self._recovery.note_resets(order)
-            # Posted before it is sent: a long message needs a reader at the other end.
-            self._mailroom.post(0, len(self._silence), ORDER)
-            for worker, payload in enumerate(payloads):
-                self._workers.tell(worker, payload)
-        self._see_through(partial(self._watch.deliver, self._unfinished))
+            self._turns.begin(order)
+        if not self._workers.all_sent:
+            self._see_through(partial(self._watch.deliver, self._turns.unfinished))
+        self._turns.order = self._local_order = order
 
     def finish(self, timeout: float | None) -> Sequence[Report | None]:
         """Waits for all workers; a TimeoutError loses nothing, their work can still be collected."""
         self._check_ours()
         self._do_own_share()
         reports = [*self._local_reports, *self._finish_workers(timeout)]
-        self.block.absorb(reports)
-        if self.block.last is not None and self._recovery.replays is None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._turns.order, reports)
         return reports
 
     def _do_own_share(self) -> None:
@@ -235,86 +192,35 @@ class ProcessEngine:
             self._local_reports = [self._local_shard.execute(order.part(0, len(self._local_envs)))]
 
     def _finish_workers(self, timeout: float | None) -> Sequence[Report | None]:
-        payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
-        self._end_turn()
-        if payloads is None:
-            return self._silence
-        excuses, self._excuses = self._excuses, {}
-        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
-        reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
-        return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+        payloads = self._see_through(partial(self._turns.await_answers, deadline_after(timeout)))
+        return self._turns.end(payloads)
 
     def _step_all(self) -> Sequence[Report | None] | None:
         """A whole step that goes well in few calls; whatever does not is left to ``finish``."""
-        assert self._mailroom is not None
         self._check_ours()
-        mailroom, report = self._mailroom, None
+        turns, mailroom, report = self._turns, self._mailroom, None
         if self._bounds:
-            self._order = _PLAIN_STEP
+            turns.order = PLAIN_STEP
             mailroom.post(0, len(self._bounds), STEP)
         if self._local_shard is not None:
             report = self._local_shard.step()
             self._local_reports = [report]
         try:
-            self._watch.wait(mailroom.wait_done, self._unfinished)
+            self._watch.wait(mailroom.wait_done, turns.unfinished)
             if report is None and mailroom.is_silent(ALL_IN_BLOCK):
-                self._collected_turns = mailroom.turns()
+                turns.collected = mailroom.turns()
                 return None
         except LostWorker as lost:
             self._replace(lost)
-            self._go_on_with_turn(lost)
         return self.finish(None)
 
     def _see_through(self, wait: Callable[[], T]) -> T:
-        """Waits; whoever is lost meanwhile is replaced, if it may be, and the new one is given its part of the turn."""
+        """Waits; whoever is lost meanwhile is replaced, if it may be."""
         while True:
             try:
                 return wait()
             except LostWorker as lost:
                 self._replace(lost)
-                self._go_on_with_turn(lost)
-
-    def _await_answers(self, deadline: Deadline) -> list[bytes | None] | None:
-        """What the workers say, in order; None if nobody says anything."""
-        assert self._mailroom is not None
-        self._watch.deliver(self._unfinished, deadline)
-        self._watch.wait(self._mailroom.wait_done, self._unfinished, deadline)
-        if not self._excuses and self._mailroom.is_silent(ALL_IN_BLOCK):
-            return None
-        return self._read_answers(deadline)
-
-    def _end_turn(self) -> None:
-        assert self._mailroom is not None
-        turns = self._mailroom.turns()
-        if turns == self._collected_turns:
-            return
-        try:
-            self._recovery.note_turn(self._order)
-            self._collected_turns = turns
-        except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
-            self._recovery.forget_all()
-            raise
-
-    def _read_answers(self, deadline: Deadline) -> list[bytes | None]:
-        assert self._mailroom is not None
-        turn = self._mailroom.turns()
-        if self._inbox[0] != turn:
-            self._inbox = turn, []
-        payloads = self._inbox[1]
-        while len(payloads) < len(self._workers):  # goes on where an interruption stopped it
-            worker = len(payloads)
-            speaks = worker not in self._excuses and self._mailroom.status(worker) == REPORT_FOLLOWS
-            if not speaks:
-                payloads.append(None)
-                continue
-            self._watch.await_message(worker, deadline)
-            with signals_blocked():  # or an interruption would lose what was taken
-                payloads.append(self._workers.pop_message(worker))
-        return payloads
-
-    def _unfinished(self) -> list[int]:
-        assert self._mailroom is not None
-        return [worker for worker in range(len(self._workers)) if not self._mailroom.is_finished(worker)]
 
     # -- tickets: single environments -----------------------------------------------------------------
 
@@ -362,8 +268,6 @@ class ProcessEngine:
             except LostWorker as lost:
                 self._replace(lost)
         self.block.absorb_rows(*results)
-        if self.block.last is not None and self._recovery.replays is None:
-            self.block.last.keep(results[0])
         return results
 
     def discard(self) -> None:
@@ -389,21 +293,23 @@ class ProcessEngine:
         for worker in range(len(self._workers)):
             if not self._workers.is_alive(worker):
                 self._recovery.note_lost(self._workers.lost(worker))
-                self._excuses[worker] = Report()
-        self._recovery.revive(self._start_once)
+                self._turns.excuse(worker, Report())
+        self._recovery.revive(self._startup.start_in_place)
         self.discard()
-        self._excuses.clear()
+        self._turns.forget_excuses()
 
     def _replace(self, lost: LostWorker) -> None:
-        """Starts a worker in place of a lost one, if it may be replaced, and gives it the tickets that were lost."""
+        """Starts a worker in place of a lost one, if it may be replaced, and gives it the work that was lost."""
         worker = lost.worker
         self._recovery.permit(lost)
         self._tickets.collect()  # what it published before it died is as good as ever
         tickets = self._tickets.lost_by(worker)
         at_work = range(*self._bounds[worker]) if self.is_busy else [row for row, _ in tickets]
         self._forget_culprit(worker, at_work)
-        self._recovery.replace(lost, self._start_once)
+        self._recovery.replace(lost, self._startup.start_in_place)
         self._tickets.send_again(tickets)
+        if self.is_busy:
+            self._turns.give_again(lost)
 
     def _forget_culprit(self, worker: int, at_work: Container[int]) -> None:
         """Forgets the replay of the environment that a lost worker was at: it may have been the reason.
@@ -413,31 +319,6 @@ class ProcessEngine:
         is_rebuilding = self._watch.activity_of(worker) == Activity.REBUILDING
         if self._watch.is_at_work(worker) and (is_rebuilding or self._watch.env_of(worker) in at_work):
             self._recovery.forget_environment(self._watch.env_of(worker))
-
-    def _start_once(self, worker: int, task: ShardTask) -> None:
-        """Starts a worker in place of one that has ended, and returns when it can work."""
-        assert self._mailroom is not None
-        self._without_block.add(worker)
-        self._workers.replace(worker, task)
-        self._mailroom.clear(worker)
-        unless_failed(self._startup.answers([worker])[0], worker)
-        self._settle(worker)
-
-    def _go_on_with_turn(self, lost: LostWorker) -> None:
-        """Gives the worker that took another's place its part of the turn."""
-        assert self._mailroom is not None
-        worker, order = lost.worker, self._order
-        if self._inbox[0] == self._mailroom.turns() and len(self._inbox[1]) > worker:
-            return  # it had answered before it died
-        excuse = self._recovery.excuse(lost, order)
-        if excuse is not None:
-            self._excuses[worker] = excuse
-        elif isinstance(order, StepOrder) and not order.loose_actions:
-            self._mailroom.post_again(worker, STEP)
-        else:
-            with signals_blocked():
-                self._mailroom.post_again(worker, ORDER)
-                self._workers.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
 
     # -- who is who -----------------------------------------------------------------------------------
 
@@ -459,7 +340,7 @@ class ProcessEngine:
         failures = self._local_shard.close() if self._local_shard is not None else []
         failures += self.end_workers(timeout, terminate)
         warn_of_close(failures)
-        if self._mailroom is not None and self._workers.is_ours:
+        if self._is_settled and self._workers.is_ours:
             self._watch.warn_of_copies()
 
     def end_workers(self, timeout: float, terminate: bool) -> list[Failure]:
@@ -492,13 +373,13 @@ class ProcessEngine:
             process.kill()
 
     def _ask_to_close(self, deadline: float) -> None:
-        self._workers.dismiss(self._without_block)
-        mailroom = self._mailroom
-        if mailroom is None:
+        self._startup.dismiss()
+        if not self._is_settled:
             return
-        while any(self._workers.is_alive(worker) for worker in self._unfinished()) and time.monotonic() < deadline:
+        unfinished = self._turns.unfinished
+        while any(self._workers.is_alive(worker) for worker in unfinished()) and time.monotonic() < deadline:
             self._workers.deliver(range(len(self._workers)), 0.0)  # what an interruption left
-            mailroom.wait_done(0.01, 0.0, 0.0)
-        for worker in set(range(len(self._workers))) - set(self._unfinished()):
+            self._mailroom.wait_done(0.01, 0.0, 0.0)
+        for worker in set(range(len(self._workers))) - set(unfinished()):
             if self._workers.is_alive(worker):
-                mailroom.post(worker, worker + 1, CLOSE)
+                self._mailroom.post(worker, worker + 1, CLOSE)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count
+from envfleet.vector.arguments import checked_count, documented
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pages import num_pages
@@ -24,38 +24,21 @@ from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorE
 
 
 @final
+@documented  # with SHARED_ARGUMENTS
 class AsyncVectorEnv(FleetVectorEnv):
-    """Runs the environments in worker processes, several environments a worker.
+    """Runs the environments in worker processes, several environments per worker.
 
     Args:
-        env_fns: One function an environment, each making one. With "spawn" and "forkserver" they travel by
-            cloudpickle, so lambdas, closures and what the main module defines are fine.
         shared_memory: Accepted for Gymnasium's sake: data always lies in one shared block, and spaces
             without a fixed layout travel beside it, so both values give the same results.
-        copy: True: returned observations are the caller's to keep. False: they are live views on the shared
-            block, valid until the next ``step_async`` or ``reset_async``.
         context: "fork", "spawn", "forkserver", or None: fork where that is safe, see docs/process-backend.md.
         daemon: Whether workers are daemonic; environments that start processes of their own need False.
         worker: Not supported, see the error it raises.
-        observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
-            ``(batched space, single space)``.
-        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         max_concurrency: The most environments to run at the same time; caps ``num_workers``.
         num_workers: Processes to run the environments in; by default as many as there are usable cores.
             Environments that wait rather than compute (for a server, a device) want one worker each.
         caller_works: The caller's process is one of the workers: while it would wait it steps a share
             itself. Faster on few cores; a crash in that share is a crash of the caller.
-        batch_size: How many environments ``recv`` waits for; by default all.
-        on_failure: "raise", or "restart": an environment that fails, whether it raises, crashes its worker or
-            exceeds ``step_timeout``, is made again in place. Its episode counts as truncated, ``infos["restarted"]``
-            tells, and all others never notice; see docs/failures.md for those that share a lost worker.
-        step_timeout: Seconds that one environment's step, reset or call may take before its worker is ended.
-        start_timeout: Seconds that a worker may take to start, and then to make each environment, before it is ended;
-            None for no limit.
-        max_restarts: How often one environment, or one worker, may be made again within ``restart_window`` seconds;
-            None for no limit.
-        restart_window: In seconds.
-        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
@@ -85,14 +68,8 @@ class AsyncVectorEnv(FleetVectorEnv):
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
         self.max_concurrency = checked_count("max_concurrency", max_concurrency)
-        policy = checked_failure_policy(
-            on_failure,
-            max_restarts,
-            restart_window,
-            step_timeout=step_timeout,
-            start_timeout=start_timeout,
-            check_nan=check_nan,
-        )
+        limits = max_restarts, restart_window, step_timeout, start_timeout
+        policy = checked_failure_policy(on_failure, *limits, check_nan=check_nan)
         if caller_works and (batch_size is not None or step_timeout is not None):
             raise ValueError(
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "

@@ -1,4 +1,7 @@
-"""Waits for workers that start (``Startup``) or work (``Watch``), and finds those that die or hang."""
+"""Waits for workers that work (``Watch``) or start (``Startup``), and finds those that die or hang.
+
+``Startup`` also starts a worker in place of one that was lost, from its process to its first turn.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,12 @@ import numpy.typing as npt
 from envfleet import _core
 from envfleet.vector import failures
 from envfleet.vector.block import Activity
-from envfleet.vector.failures import Failure, FailurePolicy, LostWorker
-from envfleet.vector.process.worker import ASLEEP, CallerPatience, ForkedCopies, Making
+from envfleet.vector.failures import FailurePolicy
+from envfleet.vector.pickling import dumps_by_value
+from envfleet.vector.process.worker import ASLEEP, CallerPatience, ForkedCopies, Making, WorkerSetup
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.runtime import NEVER, AwakeClock, Deadline, usable_cores
+from envfleet.vector.recovery import Answer, LostWorker, ShardTask, all_made
+from envfleet.vector.runtime import NEVER, AwakeClock, Deadline, signals_blocked, usable_cores
 from envfleet.vector.spaces import EnvFace
 
 WATCH_INTERVAL = 0.05
@@ -119,9 +124,8 @@ class Watch:
         self.warn_of_copies()
         for worker in workers:
             if not self._workers.is_alive(worker):
-                cause = self._workers.lost(worker).cause
                 garbled = f" after {_GARBAGE}" if self._mailroom.is_garbled(worker) else ""
-                raise LostWorker(worker, f"{cause}{self._doing(worker)}{garbled}")
+                raise self._workers.lost(worker, f"{self._doing(worker)}{garbled}")
         now = self._clock.now()
         for worker in workers:
             self._look_at(worker, now)
@@ -192,9 +196,6 @@ class Watch:
         return f" while environment {self.env_of(worker)} was at work" if self.is_at_work(worker) else ""
 
 
-Answer: TypeAlias = "list[EnvFace] | Failure"
-
-
 @dataclass
 class _Start:
     """What a worker that starts is doing, and since when."""
@@ -206,9 +207,10 @@ class _Start:
 
 @final
 class Startup:
-    """Waits for workers that start.
+    """Waits for workers that start, and tells them where to work.
 
-    Each worker says which environment it makes, and in the end what its environments show, or why there are none.
+    A worker says which environment it makes, and in the end what its environments show, or why there are none. Then it
+    is told what the whole fleet looks like (``WorkerSetup``) and is given the block. From then on it takes turns.
 
     Args:
         workers: The workers.
@@ -220,24 +222,58 @@ class Startup:
         self._workers, self._start_timeout = workers, start_timeout
         self._check_wanted = check_wanted
         self._clock = AwakeClock(WATCH_INTERVAL)
+        self._without_block = set(range(len(workers)))
+        self._mailroom: _core.Mailroom | None = None
+        self._setup, self._descriptor = b"", -1
 
-    def answers(self, workers: Iterable[int]) -> list[Answer]:
-        """Waits until these workers have made their environments, and returns what they say in the end, in order.
+    def envs_of(self, workers: Iterable[int]) -> list[EnvFace]:
+        """Waits until these workers have made their environments, and returns what these show, in order.
 
-        Raises LostWorker for the first that ended, or that took too long and is ended here.
+        Raises the error of the first environment that could not be made. Raises LostWorker for the first worker that
+        ended, or that took too long and is ended here.
         """
-        wanted = list(workers)
-        starts = {worker: self._begin("it had not begun to make its environments") for worker in wanted}
+        starts = {worker: self._begin("it had not begun to make its environments") for worker in workers}
         answers: dict[int, Answer] = {}
         while starts:
             self._workers.await_words(list(starts), WATCH_INTERVAL)
             self._check_wanted()
             for worker in list(starts):
                 self._hear(worker, starts, answers)
-        return [answers[worker] for worker in wanted]
+        return all_made(answers)
+
+    def hand_out(self, setup: WorkerSetup, mailroom: _core.Mailroom, descriptor: int) -> None:
+        """Tells all workers where to work, and keeps what they are told for those that take another's place.
+
+        Args:
+            setup: What they are told.
+            mailroom: Where they get their work.
+            descriptor: The open file of the block, which must stay open.
+        """
+        self._setup, self._mailroom, self._descriptor = dumps_by_value(setup), mailroom, descriptor
+        for worker in range(len(self._workers)):
+            self._tell_where(worker)
+
+    def start_in_place(self, worker: int, task: ShardTask) -> None:
+        """Starts a worker in place of one that has ended, and returns when it can work; raises as ``envs_of`` does."""
+        assert self._mailroom is not None
+        self._without_block.add(worker)
+        self._workers.replace(worker, task)
+        self._mailroom.clear(worker)
+        self.envs_of([worker])
+        self._tell_where(worker)
+
+    def dismiss(self) -> None:
+        """Tells workers that wait for the block that there will be none."""
+        self._workers.dismiss(self._without_block)
+
+    def _tell_where(self, worker: int) -> None:
+        with signals_blocked():
+            self._workers.tell(worker, self._setup, self._descriptor)
+            self._without_block.discard(worker)
+        self.settle(worker)
 
     def settle(self, worker: int) -> None:
-        """Waits until a worker has taken what it was told; raises as ``answers`` does."""
+        """Waits until a worker has taken what it was told; raises LostWorker as ``envs_of`` does."""
         start = self._begin("it had not taken over the block")
         while not self._workers.deliver([worker], WATCH_INTERVAL):
             self._check_wanted()

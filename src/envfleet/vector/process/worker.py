@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from envfleet.vector.block import FleetLayout
 from envfleet.vector.engine import Order, Report, dump_failure, dump_report
 from envfleet.vector.failures import Failure
 from envfleet.vector.fused_env import AnyEnv, build_envs, close_envs
-from envfleet.vector.pickling import dumps, dumps_by_value
+from envfleet.vector.pickling import dumps
 from envfleet.vector.process.shared_memory import map_block
 from envfleet.vector.recovery import ShardTask
 from envfleet.vector.runtime import seed_global_generators
@@ -292,36 +291,10 @@ _NOTE = (
 _being_loaded = 0
 
 
-@final
-class _Mark:
-    """Stands before an environment in a pickle: when it is unpickled, that environment is next."""
-
-    def __init__(self, env_index: int) -> None:
-        self._env_index = env_index
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _note_loading, (self._env_index,)
-
-
-def _note_loading(env_index: int) -> None:
+def note_loading(env_index: int) -> None:
+    """Notes which environment of a task is unpickled next."""
     global _being_loaded
     _being_loaded = env_index
-
-
-def dump_task(task: WorkerTask) -> bytes:
-    """Pickles a task so that an error in unpickling can be traced to the environment that caused it."""
-    shard = task.shard
-    marked = [(_Mark(index), env_fn) for index, env_fn in enumerate(shard.env_fns, shard.first_index)]
-    payload = dumps_by_value((replace(task, shard=replace(shard, env_fns=())), marked))
-    return pickle.dumps((present_folder(), shard.first_index, payload))
-
-
-def present_folder() -> str:
-    """Returns the present folder; empty if that has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return ""
 
 
 def load_task(parcel: bytes) -> WorkerTask | Failure:
@@ -329,7 +302,7 @@ def load_task(parcel: bytes) -> WorkerTask | Failure:
     folder, first_index, payload = pickle.loads(parcel)
     with suppress(OSError):
         os.chdir(folder)
-    _note_loading(first_index)
+    note_loading(first_index)
     try:
         task: WorkerTask
         task, marked = pickle.loads(payload)

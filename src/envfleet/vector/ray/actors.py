@@ -20,8 +20,9 @@ import numpy as np
 
 from envfleet.errors import FleetError
 from envfleet.vector import failures
-from envfleet.vector.failures import Failure, LostWorker
+from envfleet.vector.failures import Failure
 from envfleet.vector.ray.actor import Place, ShardActor
+from envfleet.vector.recovery import LostWorker, all_made
 from envfleet.vector.runtime import AwakeClock, fleet_seed, signals_blocked
 from envfleet.vector.spaces import EnvFace
 
@@ -295,8 +296,6 @@ class Watch:
             )
 
 
-Answer: TypeAlias = "list[EnvFace] | Failure"
-
 _LOOK_AROUND = 0.5
 _TELL_AFTER = 15.0
 """Seconds without a place after which the user is warned."""
@@ -320,17 +319,18 @@ class Startup:
         self._check_wanted = check_wanted
         self._told = False
 
-    def answers(self, workers: Sequence[int]) -> list[Answer]:
-        """Waits for these actors, and returns what their environments show, or why there are none, in order.
+    def envs_of(self, workers: Sequence[int]) -> list[EnvFace]:
+        """Waits until these actors have made their environments, and returns what these show, in order.
 
-        Raises LostWorker for the first that ended, or that took too long and is ended here.
+        Raises the error of the first environment that could not be made. Raises LostWorker for the first actor that
+        ended, or that took too long and is ended here.
         """
         placing = {self._actors.call(worker, "place"): worker for worker in workers}
         making = {self._actors.call(worker, "make"): worker for worker in workers}
         self._collect(placing, self._actors.places, self._look_for_places)
         answers: dict[int, bytes] = {}
         self._collect(making, answers, self._look_at_makers)
-        return [pickle.loads(answers[worker]) for worker in workers]
+        return all_made({worker: pickle.loads(answer) for worker, answer in answers.items()})
 
     def _collect(
         self, calls: dict[Ref, int], answers: dict[int, Any], look: Callable[[list[int], float], None]

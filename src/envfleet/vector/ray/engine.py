@@ -12,26 +12,25 @@ import numpy as np
 
 from envfleet import _core
 from envfleet.redraw import redrawn, write_first_parameters
-from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
+from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import (
+    PLAIN_STEP,
     Order,
     QuickCalls,
     Report,
     ResetOrder,
     Rows,
     StepOrder,
-    is_turn,
     load_report,
 )
-from envfleet.vector.failures import LostWorker, unless_failed, warn_of_close
+from envfleet.vector.failures import warn_of_close
+from envfleet.vector.fleet_block import FleetBlock
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.ray.actor import Results, RowBytes
 from envfleet.vector.ray.actors import INTERVAL, Actors, Call, Ref, Startup, Watch
-from envfleet.vector.recovery import Recovery, ShardTask
+from envfleet.vector.recovery import LostWorker, Recovery, ShardTask
 from envfleet.vector.runtime import NEVER, Deadline, deadline_after, signals_blocked
 from envfleet.vector.spaces import EnvFace, FleetSpaces
-
-_PLAIN_STEP = StepOrder()
 
 _LAST_WORDS = 5.0
 """Seconds to wait for Ray to say which calls a dead actor leaves unanswered."""
@@ -67,12 +66,11 @@ class RayEngine:
         for worker, payload in enumerate(payloads):
             self._actors.start(worker, payload, self._bounds[worker][0])
         try:
-            answers = self._startup.answers(range(len(self._actors)))
+            return self._startup.envs_of(range(len(self._actors)))
         except LostWorker as lost:
             was_making = lost.worker in self._actors.places
             note = "It was still starting: see whether SyncVectorEnv can make the environments." * was_making
             raise self._recovery.error(lost, note or "No environments were made.") from None
-        return [face for worker, answer in enumerate(answers) for face in unless_failed(answer, worker)]
 
     def settle(self, spaces: FleetSpaces) -> None:
         """Lays out the block, and has every actor lay out one for its rows."""
@@ -151,13 +149,11 @@ class RayEngine:
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
         by_worker = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         reports = [{**excuses, **by_worker}[worker] for worker in range(len(self._actors))]
-        self.block.absorb(reports)
-        if self.block.last is not None and is_turn(self._order):
-            self.block.last.keep()
+        self.block.absorb(self._order, reports)
         return reports
 
     def _step_all(self) -> Sequence[Report | None] | None:
-        self.begin(_PLAIN_STEP)
+        self.begin(PLAIN_STEP)
         reports = self.finish(None)
         return reports if any(reports) else None
 
@@ -229,8 +225,6 @@ class RayEngine:
         taken = [self._backlog.popleft() for _ in range(count)]
         rows, reports = np.array([row for row, _ in taken], np.intp), [report for _, report in taken]
         self.block.absorb_rows(rows, reports)
-        if self.block.last is not None:
-            self.block.last.keep(rows)
         return rows, reports
 
     def _take_over(self, ref: Ref) -> None:
@@ -299,7 +293,7 @@ class RayEngine:
     def _start_once(self, worker: int, task: ShardTask) -> None:
         """Starts an actor in place of one that was ended, and returns when it can work."""
         self._actors.start(worker, dumps_by_value(task), self._bounds[worker][0])
-        unless_failed(self._startup.answers([worker])[0], worker)
+        self._startup.envs_of([worker])
         self._settle([worker])
 
     def worker_of(self, env_index: int) -> int | None:

@@ -8,7 +8,7 @@ from typing import final
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count
+from envfleet.vector.arguments import checked_count, documented
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors, actors_that_fit, checked_demand, connect
@@ -21,34 +21,23 @@ from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorE
 
 
 @final
+@documented  # with SHARED_ARGUMENTS
 class RayVectorEnv(FleetVectorEnv):
-    """Runs the environments in Ray actors, several environments an actor, on one machine or many.
+    """Runs the environments in Ray actors, several environments per actor, on one machine or many.
 
     Connects to Ray as ``ray.init()`` does, unless it is connected already, and never shuts it down.
 
     Args:
-        env_fns: One function an environment, each making one. They travel by cloudpickle, so lambdas, closures and
+        env_fns: One function per environment, which makes it. They travel by cloudpickle, so lambdas, closures and
             what the main module defines are fine; what they import must be there on every machine.
-        copy: True: returned observations are the caller's to keep. False: they are live views, valid until the next
-            ``step_wait`` or ``reset_wait``.
-        observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
-            ``(batched space, single space)``.
-        autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         num_workers: Actors to run the environments in; by default as many as the cluster has room for now.
         num_cpus: CPUs that each actor takes of the cluster; a share, as 0.5, lets more of them on a machine.
         resources: What else each actor takes, by the names given to ``ray start --resources``: keeps actors off
             machines that do not have it.
-        batch_size: How many environments ``recv`` waits for; by default all.
-        on_failure: "raise", or "restart": an environment that fails is made again in place, and its episode counts as
-            truncated. An actor that is lost takes all of its environments along: they are made again in another.
         step_timeout: Seconds that one environment's step, reset or call may take; an actor that needs longer than
             all of its environments may is ended.
         start_timeout: Seconds that an actor may take to find a place in the cluster, and then to make each
             environment; None for no limit.
-        max_restarts: How often one environment, or one actor, may be made again within ``restart_window`` seconds;
-            None for no limit.
-        restart_window: In seconds.
-        check_nan: Treat NaN in observations and rewards as a failure.
     """
 
     def __init__(
@@ -72,14 +61,8 @@ class RayVectorEnv(FleetVectorEnv):
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         wanted, demand = checked_count("num_workers", num_workers), checked_demand(num_cpus, resources)
-        policy = checked_failure_policy(
-            on_failure,
-            max_restarts,
-            restart_window,
-            step_timeout=step_timeout,
-            start_timeout=start_timeout,
-            check_nan=check_nan,
-        )
+        limits = max_restarts, restart_window, step_timeout, start_timeout
+        policy = checked_failure_policy(on_failure, *limits, check_nan=check_nan)
         ray = connect()
         bounds = split(len(given), min(wanted or actors_that_fit(ray, demand), len(given)))
         tasks = [ShardTask(given.env_fns[first:last], first, policy) for first, last in bounds]

@@ -1,4 +1,7 @@
-"""Tickets: single environments set to work, and their results collected as they come."""
+"""Work for the workers, given out and taken back: turns for all environments, tickets for single ones.
+
+Of a lost worker, both know what it had to do, and can give that to the one in its place.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,138 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.engine import Report, ResetOrder, load_report
-from envfleet.vector.failures import LostWorker
+from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, StepOrder, load_report
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
-from envfleet.vector.process.worker import REPORT_FOLLOWS, RESET_ROW, STEP_ROW, STEP_ROW_WITH_PARCEL
+from envfleet.vector.process.worker import (
+    ALL_IN_BLOCK,
+    ORDER,
+    REPORT_FOLLOWS,
+    RESET_ROW,
+    STEP,
+    STEP_ROW,
+    STEP_ROW_WITH_PARCEL,
+)
 from envfleet.vector.process.workers import Workers
-from envfleet.vector.recovery import Recovery
+from envfleet.vector.recovery import LostWorker, Recovery
 from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
 
 Rows: TypeAlias = npt.NDArray[np.intp]
+
+
+@final
+class Turns:
+    """The caller's side of turns: has all environments of all workers do something, and takes what the workers answer.
+
+    Attributes:
+        order: What the last turn was to do.
+        collected: The number of the last turn that was collected.
+    """
+
+    def __init__(self, workers: Workers, mailroom: _core.Mailroom, watch: Watch, recovery: Recovery) -> None:
+        self._workers, self._mailroom, self._watch, self._recovery = workers, mailroom, watch, recovery
+        self._bounds = recovery.bounds
+        self.order: Order = PLAIN_STEP
+        self.collected = 0
+        self._excuses: dict[int, Report] = {}
+        self._inbox: tuple[int, list[bytes | None]] = (0, [])
+        self._silence: Sequence[Report | None] = [None] * len(workers)
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a turn was begun and not yet collected."""
+        return self._mailroom.turns() != self.collected
+
+    def begin(self, order: Order) -> None:
+        """Sets all workers to work. What they are told may still have to be delivered, see ``Workers.all_sent``."""
+        if type(order) is StepOrder and not order.loose_actions:
+            self.order = order
+            self._mailroom.post(0, len(self._bounds), STEP)
+            return
+        self._watch.warn_of_copies()
+        # Pickled before anything is posted: arguments that cannot be pickled must change nothing.
+        payloads = [dumps_by_value(order.part(first, last)) for first, last in self._bounds]
+        with signals_blocked():  # a worker that was told of an order must get it
+            self.order = order
+            if isinstance(order, ResetOrder):
+                self._recovery.note_resets(order)
+            # Posted before it is sent: a long message needs a reader at the other end.
+            self._mailroom.post(0, len(self._bounds), ORDER)
+            for worker, payload in enumerate(payloads):
+                self._workers.tell(worker, payload)
+
+    def unfinished(self) -> list[int]:
+        """Returns the workers that still have something to do."""
+        return [worker for worker in range(len(self._bounds)) if not self._mailroom.is_finished(worker)]
+
+    def await_answers(self, deadline: Deadline) -> list[bytes | None] | None:
+        """Waits for what the workers say, and returns it in order; None if nobody says anything."""
+        self._watch.deliver(self.unfinished, deadline)
+        self._watch.wait(self._mailroom.wait_done, self.unfinished, deadline)
+        if not self._excuses and self._mailroom.is_silent(ALL_IN_BLOCK):
+            return None
+        return self._read_answers(deadline)
+
+    def _read_answers(self, deadline: Deadline) -> list[bytes | None]:
+        turn = self._mailroom.turns()
+        if self._inbox[0] != turn:
+            self._inbox = turn, []
+        payloads = self._inbox[1]
+        while len(payloads) < len(self._bounds):  # goes on where an interruption stopped it
+            worker = len(payloads)
+            speaks = worker not in self._excuses and self._mailroom.status(worker) == REPORT_FOLLOWS
+            if not speaks:
+                payloads.append(None)
+                continue
+            self._watch.await_message(worker, deadline)
+            with signals_blocked():  # or an interruption would lose what was taken
+                payloads.append(self._workers.pop_message(worker))
+        return payloads
+
+    def end(self, payloads: list[bytes | None] | None) -> Sequence[Report | None]:
+        """Ends a turn with what ``await_answers`` returned; returns one report (or None) per worker."""
+        self._note_end()
+        if payloads is None:
+            return self._silence
+        excuses, self._excuses = self._excuses, {}
+        # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
+        reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
+        return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+
+    def _note_end(self) -> None:
+        turns = self._mailroom.turns()
+        if turns == self.collected:
+            return
+        try:
+            self._recovery.note_turn(self.order)
+            self.collected = turns
+        except BaseException:  # an interruption: what was noted by halves, or will be once more, is worth nothing
+            self._recovery.forget_all()
+            raise
+
+    def give_again(self, lost: LostWorker) -> None:
+        """Gives the worker that took another's place its part of the turn."""
+        worker, order = lost.worker, self.order
+        if self._inbox[0] == self._mailroom.turns() and len(self._inbox[1]) > worker:
+            return  # it had answered before it died
+        excuse = self._recovery.excuse(lost, order)
+        if excuse is not None:
+            self.excuse(worker, excuse)
+        elif isinstance(order, StepOrder) and not order.loose_actions:
+            self._mailroom.post_again(worker, STEP)
+        else:
+            with signals_blocked():
+                self._mailroom.post_again(worker, ORDER)
+                self._workers.tell(worker, dumps_by_value(order.part(*self._bounds[worker])))
+
+    def excuse(self, worker: int, answer: Report) -> None:
+        """Takes this for a worker's answer, which will not come."""
+        self._excuses[worker] = answer
+
+    def forget_excuses(self) -> None:
+        """Forgets what would be taken for answers."""
+        self._excuses.clear()
+
 
 _NO_RESULT = 255
 """Marks a place in which there is no result: no result has this status."""
@@ -162,7 +287,7 @@ class Tickets:
     def _note(self) -> None:
         for row in self._not_noted if self._reset_parcels else ():
             self._reset_parcels.pop(row, None)
-        if self._replays is None:
+        if self._replays is None or not self._not_noted:
             self._not_noted.clear()
             return
         rows = np.array(sorted(self._not_noted), np.intp)
