@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, _find_spec, load_env_creator
@@ -16,6 +16,7 @@ from gymnasium.wrappers import TimeLimit
 from envfleet._names import accepted_keywords, likely
 from envfleet._references import NamedMaker, find, is_file, split
 from envfleet.errors import EnvRaisedError
+from envfleet.native import catalogue
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.redraw import ParameterStream, RedrawnEnv
 from envfleet.vector.fused_env import AnyEnv
@@ -65,12 +66,19 @@ def check_maker(what: Any) -> None:
         raise TypeError(f"{what!r} is no environment: {wanted}.")
 
 
-def constructor_of(spec: EnvSpec) -> EnvMaker:
-    """Returns the class or function that an environment is made by, imported if need be."""
+def constructor_of(spec: EnvSpec) -> Callable[..., Any]:
+    """Returns what has the arguments of an environment: the class or function by which it is made."""
     if spec.entry_point is None:
         raise gymnasium.error.Error(f"{spec.id} has no entry point to make single environments from.")
-    found = spec.entry_point if callable(spec.entry_point) else load_env_creator(spec.entry_point)
-    return cast("EnvMaker", found)
+    if callable(spec.entry_point):
+        return spec.entry_point
+    try:
+        return load_env_creator(spec.entry_point)
+    except gymnasium.error.DependencyNotInstalled:
+        compiled = catalogue.find(spec)  # which needs no such package, and has a function with the same arguments
+        if compiled is None:
+            raise
+        return compiled.parameters
 
 
 def _registered(env_id: str) -> EnvSpec:
