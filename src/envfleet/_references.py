@@ -103,7 +103,9 @@ def find(reference: str) -> Any:
         return found
     try:
         return _find_spec(name)
-    except gymnasium.error.UnregisteredEnv:
+    except gymnasium.error.DeprecatedEnv:
+        raise
+    except gymnasium.error.Error:  # unknown, or no id at all
         raise gymnasium.error.NameNotFound(_not_in(source, module, name)) from None
 
 
