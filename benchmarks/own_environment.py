@@ -20,7 +20,7 @@ from harness.tables import number
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "own_environment"
 PUBLISHED = ROOT / "benchmarks" / "results" / f"{NAME}.json"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "add_an_environment.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "compile_an_environment.md")
 BEGIN, END = "<!-- own environment: begin -->", "<!-- own environment: end -->"
 NATIVE, SYNC = "envfleet-native", "gymnasium-sync"
 ENGINES = ("bare", SYNC, "envfleet-sync", "envfleet-process", NATIVE)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
+from gymnasium.envs.registration import EnvSpec, VectorizeMode
 
 from envfleet import backends
-from envfleet._single import EnvMaker, Wrapper, is_function, spec_of
+from envfleet._single import EnvMaker, Wrapper, constructor_of, is_function, naming_missing_packages, spec_of
 from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
 from envfleet.backends import Backend, FleetRequest
 from envfleet.errors import EnvRaisedError, UnsupportedError
@@ -58,8 +58,8 @@ def make_vec(
     """Makes ``num_envs`` copies of an environment behind one batched interface.
 
     Args:
-        id: A registered id, an EnvSpec (that of an earlier fleet makes the same fleet again), a function or class
-            that makes one environment, or an environment of your own from ``envfleet.native``.
+        id: A registered id, MODULE:ID, FILE.py:CLASS, an EnvSpec (that of an earlier fleet makes the same fleet
+            again), a function or class that makes one environment, or an environment from ``envfleet.native``.
         num_envs: How many.
         backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
             caller's thread), "process" (worker processes), "ray" (Ray actors, on as many machines as there are, see
@@ -96,7 +96,8 @@ def make_vec(
     request = _merge_with_spec(spec, asked)
     if request.backend == VectorizeMode.VECTOR_ENTRY_POINT.value:
         return _gymnasiums_own(spec, request)
-    return _make_fleet(replace(spec, kwargs={}), request)
+    with naming_missing_packages(spec):
+        return _make_fleet(replace(spec, kwargs={}), request)
 
 
 def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
@@ -266,10 +267,9 @@ def _refuse_given_and_randomised(asked: _Request) -> None:
 def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     if not request.randomize:
         return None
-    constructor = spec.entry_point if callable(spec.entry_point) else load_env_creator(str(spec.entry_point))
     made_by_gymnasium = () if is_function(spec) else MAKE_ARGUMENTS
     names = [name for name in request.randomize if name not in made_by_gymnasium]
-    check_parameter_names(names, constructor, spec.id)
+    check_parameter_names(names, constructor_of(spec), spec.name if is_function(spec) else spec.id)
     assert request.randomize_seed is not None
     return draw_parameters(request.randomize, request.num_envs, request.randomize_seed)
 

@@ -9,8 +9,6 @@ parameter, add an environment or change the backend.
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import math
 import numbers
 import operator
@@ -23,6 +21,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from envfleet._names import accepted_keywords, with_hints
 
 _HEAD_ROWS, _TAIL_ROWS = 10, 5
 _CELL_WIDTH = 24
@@ -262,13 +262,13 @@ def check_parameter_names(names: Iterable[str], constructor: Callable[..., Any],
     Raises:
         TypeError: with the unknown names, a likely spelling for each, and all accepted names.
     """
-    accepted = _accepted_keywords(constructor)
+    accepted = accepted_keywords(constructor)
     if accepted is None:
         return
     unknown = [name for name in names if name not in accepted]
     if unknown:
         raise TypeError(
-            f"{env_id} has no parameter {' and no '.join(_with_hint(name, accepted) for name in unknown)}; "
+            f"{env_id} has no parameter {with_hints(unknown, accepted)}; "
             f"its constructor accepts {', '.join(accepted) if accepted else 'no parameters at all'}"
         )
 
@@ -284,23 +284,6 @@ def generator(seed: int, key: tuple[int, ...], name: str) -> np.random.Generator
     # NumPy may change what default_rng() picks.
     key = (*key, zlib.crc32(name.encode()))
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
-
-
-def _accepted_keywords(constructor: Callable[..., Any]) -> list[str] | None:
-    """Return the keywords that a callable accepts, in order; None if it accepts any, or if they are unknown."""
-    try:
-        parameters = inspect.signature(constructor).parameters.values()
-    except ValueError:
-        return None
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [parameter.name for parameter in parameters if parameter.kind in by_keyword]
-
-
-def _with_hint(name: str, accepted: list[str]) -> str:
-    close = difflib.get_close_matches(name, accepted, n=1)
-    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
 
 
 def _check_entry(name: object, distribution: object) -> None:

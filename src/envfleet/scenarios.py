@@ -9,14 +9,14 @@ Texts are read as Python literals and never executed. `parse_randomize` reads wh
 from __future__ import annotations
 
 import ast
-import difflib
 import keyword
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from envfleet._names import did_you_mean
 from envfleet.randomize import Choice, Distribution, Normal, Uniform, choice, normal, uniform
 
 PRESETS: Mapping[str, Mapping[str, Distribution]] = MappingProxyType(
@@ -110,7 +110,8 @@ def _split(text: str, example: str) -> tuple[str, str]:
 def _preset(name: str) -> Mapping[str, Distribution]:
     if name not in PRESETS:
         problem = (
-            f"it is neither name=distribution nor a preset{_meant(name, PRESETS)}; presets are {', '.join(PRESETS)}"
+            f"it is neither name=distribution nor a preset{did_you_mean(name, PRESETS)}; "
+            f"presets are {', '.join(PRESETS)}"
         )
         _refuse(name, problem, _RANDOMIZE_EXAMPLE)
     return PRESETS[name]
@@ -125,7 +126,7 @@ def _distribution(text: str, value: str) -> Distribution:
         _refuse(text, f"{value!r} is no distribution", _RANDOMIZE_EXAMPLE)
     make = _MAKERS.get(call.func.id)
     if make is None:
-        unknown = f"there is no distribution {call.func.id!r}{_meant(call.func.id, _MAKERS)}"
+        unknown = f"there is no distribution {call.func.id!r}{did_you_mean(call.func.id, _MAKERS)}"
         _refuse(text, f"{unknown}, only {', '.join(_MAKERS)}", _RANDOMIZE_EXAMPLE)
     try:
         arguments = [ast.literal_eval(argument) for argument in call.args]
@@ -203,11 +204,6 @@ def read_number(text: str) -> int | float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _refuse(text: str, problem: str, example: str) -> NoReturn:

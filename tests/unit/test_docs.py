@@ -33,10 +33,11 @@ PACKAGES = [
     *(f"envfleet.{info.name}" for info in pkgutil.iter_modules(envfleet.__path__) if info.ispkg and info.name != "cli"),
 ]
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
+BLOCKS_OF = {page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES}
 BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    pytest.param(page, number, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
+    for page, blocks in BLOCKS_OF.items()
+    for number in range(len(blocks))
 ]
 
 
@@ -53,9 +54,16 @@ def test_there_are_blocks_to_run():
     assert len(BLOCKS) >= 4
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_python_blocks_run(block, tmp_path, request):
-    """As a reader would: saved as a script, run by Python; a warning would be seen on stderr."""
+@pytest.mark.parametrize(("page", "number"), BLOCKS)
+def test_python_blocks_run(page, number, tmp_path, request):
+    """As a reader would: saved as a script, run by Python; a warning would be seen on stderr.
+
+    A block that begins with a file's name, as in `# my_env.py`, is that file for the blocks after it.
+    """
+    *earlier, block = BLOCKS_OF[page][: number + 1]
+    for text in earlier:
+        if named := re.match(r"# (\w+\.py)\n", text):
+            (tmp_path / named[1]).write_text(text)
     script = tmp_path / "block.py"
     script.write_text(block)
     code, _, errors = run_script(script, [], tmp_path, anew=request.node.get_closest_marker("ray") is not None)
@@ -64,7 +72,7 @@ def test_python_blocks_run(block, tmp_path, request):
 
 
 def test_the_example_has_fifteen_lines_at_most():
-    first = BLOCKS[0].values[0]
+    first = BLOCKS_OF[PAGES[0]][0]
     assert "make_vec" in first
     assert len(first.strip().splitlines()) <= 15
 

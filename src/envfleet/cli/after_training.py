@@ -6,20 +6,20 @@ import json
 import shlex
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from envfleet.cli.errors import INTERRUPTED, explained
 from envfleet.cli.settings import RunOptions
 from envfleet.cli.showcase import need_no_screen
 from envfleet.scenarios import format_randomize
 from envfleet.train.atomic_files import replacing
-from envfleet.train.config import TrainConfig
 from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.judging.plots import plot_runs
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.judging.showcase import showcase
+from envfleet.train.judging.showcase import may_offer_pictures, showcase
 from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.reporting import TrainingResult, duration, program, resume_command, score
+
+_NOT_MADE = "not made: "
 
 
 def finish(result: TrainingResult, options: RunOptions) -> int:
@@ -35,9 +35,12 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     if options.showcase:
         parts["showcase"] = lambda: _film(result)
     print(f"\nIn {result.run_dir}:")
+    failed = set()
     try:
         for name, make in parts.items():
-            _say(name, _outcome(make))
+            outcome = _outcome(make)
+            failed |= {name} if outcome.startswith(_NOT_MADE) else set()
+            _say(name, outcome)
     except KeyboardInterrupt:
         say_what_is_left(result)
         return INTERRUPTED
@@ -46,14 +49,16 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     _say("metrics", f"{folder.metrics.name}, also for TensorBoard")
     print(f"\nTime: {duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest.")
     print("\nTo try next:")
-    for command in _next_commands(result.agent.config, result.run_dir):
+    films = "showcase" not in failed and may_offer_pictures(result.agent.config.env_id)
+    for command in _next_commands(result, films, "tensorboard" in options.loggers):
         print(f"    {command}")
     return 0
 
 
 def say_what_is_left(result: TrainingResult) -> None:
     """Print how to get the remaining parts, if an interruption came after the end of the training."""
-    print(f"\nInterrupted, but the training is complete. For the rest:\n    {resume_command(result.run_dir)}")
+    command = resume_command(result.run_dir, result.agent.config.env_id)
+    print(f"\nInterrupted, but the training is complete. For the rest:\n    {command}")
 
 
 def _outcome(make: Callable[[], str]) -> str:
@@ -61,7 +66,7 @@ def _outcome(make: Callable[[], str]) -> str:
         return make()
     except Exception as error:
         sentence = explained(error) or f"{type(error).__name__}: {error}"
-        return f"not made: {' '.join(sentence.split())}"
+        return f"{_NOT_MADE}{' '.join(sentence.split())}"
 
 
 def _evaluate(result: TrainingResult, episodes: int) -> str:
@@ -92,12 +97,17 @@ def _say(name: str, what: str) -> None:
     print(f"    {name:<12}{what}", flush=True)
 
 
-def _next_commands(config: TrainConfig, run_dir: Path) -> list[str]:
-    run, envfleet = shlex.quote(str(run_dir)), program("envfleet")
+def _next_commands(result: TrainingResult, films: bool, tensorboard: bool) -> list[str]:
+    """Commands that work as they are printed: none that needs what this run, or its environment, has not."""
+    config, run, envfleet = result.agent.config, shlex.quote(str(result.run_dir)), program("envfleet")
     commands = [f"{envfleet} evaluate {run} --episodes 1000 --seed 1"]
     if config.env_id.startswith("LunarLander"):
         commands = [f"{envfleet} evaluate {run} --sweep gravity=-11:-2:6"]
     if config.randomize:
         texts = [f"{name}={text}" for name, text in format_randomize(config.randomize).items()]
         commands.append(f"{envfleet} evaluate {run} --randomize {shlex.join(texts)}")
-    return [*commands, f"{envfleet} showcase {run} --episodes 5 --seed 1", f"{program('tensorboard')} --logdir {run}"]
+    if films:
+        commands.append(f"{envfleet} showcase {run} --episodes 5 --seed 1")
+    if tensorboard:
+        commands.append(f"{program('tensorboard')} --logdir {run}")
+    return commands

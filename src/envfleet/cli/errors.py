@@ -16,6 +16,9 @@ INTERRUPTED = 130
 _TRAIN_EXTRA = frozenset(
     ("docstring_parser", "imageio_ffmpeg", "matplotlib", "rich", "safetensors", "tensorboard", "torch", "tyro")
 )
+_OURS = (ImportError, OSError, RuntimeError, TypeError, ValueError)
+"""What envfleet raises with a message for users. The same from inside a library is another matter."""
+
 _PACKAGE = Path(envfleet.__file__).parent
 
 
@@ -45,6 +48,6 @@ def explained(error: Exception) -> str | None:
 def _said_by_envfleet(error: Exception) -> bool:
     """Return whether a `raise` in envfleet itself raised the error, so that its message was written for users."""
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not isinstance(error, (ValueError, TypeError, OSError)):
+    if not frames or not isinstance(error, _OURS):
         return False
     return Path(frames[-1].filename).is_relative_to(_PACKAGE) and (frames[-1].line or "").startswith("raise ")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from envfleet.cli.environment import look_here
+
 if TYPE_CHECKING:
     from envfleet.train.running.trust import AllowImport
 
@@ -18,9 +20,9 @@ class Permission:
     """Which modules may be imported.
 
     Attributes:
-        allow_import: import the modules that the run's configuration names, which executes them. Runs that you
-            trained on this machine need no permission.
-        allow_module: the same for this module only.
+        allow_import: import the modules and files that the run's configuration names, which executes them. Runs that
+            you trained on this machine need no permission.
+        allow_module: the same for this module or file only.
     """
 
     allow_import: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
@@ -33,19 +35,18 @@ class Permission:
         from envfleet.train.running.folder import RunFolder
         from envfleet.train.running.trust import modules_named
 
-        given: AllowImport = self.allow_import or self.allow_module or False
+        allowed: AllowImport = self.allow_import or self.allow_module or False
         folder = RunFolder(run)
+        names = modules_named(folder.read_config()[0])
         try:
-            folder.read_allowed_config(given)
+            folder.read_allowed_config(allowed)
         except UntrustedRunError:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                raise
-            names = modules_named(folder.read_config()[0])
-            if not _says_yes(run, names):
+            if not (sys.stdin.isatty() and sys.stderr.isatty()) or not _says_yes(run, names):
                 raise
             folder.trust(names)
-            return names
-        return given
+            allowed = names
+        look_here(bool(names))
+        return allowed
 
 
 def _says_yes(run: Path, names: tuple[str, ...]) -> bool:

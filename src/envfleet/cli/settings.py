@@ -16,6 +16,7 @@ import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet import backends
+from envfleet.cli.environment import ENV_HELP
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import parse
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
@@ -120,7 +121,7 @@ def _form(defaults: TrainConfig) -> type[Any]:
     return make_dataclass(
         "Form",
         [
-            ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=help_texts["env_id"])]),
+            ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=ENV_HELP)]),
             ("algo", Annotated[Literal[tuple(ALGORITHMS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
             ("run_dir", _path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
             (

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from envfleet.cli.environment import look_here
 from envfleet.cli.errors import INTERRUPTED, UsageError
 from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.settings import Request, RunOptions, parse_request
 from envfleet.train.algorithms.registry import preset_changes
 from envfleet.train.config import TrainConfig
+from envfleet.train.running.trust import modules_named
 
 if TYPE_CHECKING:
     from envfleet.train.running.reporting import TrainingResult
@@ -41,6 +43,7 @@ def run(argv: Sequence[str]) -> int:
     if any(text == "--resume" or text.startswith("--resume=") for text in argv):
         return _resume(argv)
     request = parse_request(argv)
+    look_here(bool(modules_named(request.config)))
     _say_preset(request.config)
     return _train(request)
 

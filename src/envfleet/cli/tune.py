@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from envfleet.cli.environment import ENV_HELP, look_here
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, parse
 
@@ -26,7 +27,6 @@ class _Options:
     median of all turns, and the lowest and the highest turn.
 
     Attributes:
-        env_id: a registered environment id, such as CartPole-v1, or MODULE:ID for one that a module registers.
         num_envs: the number of environments; several numbers are compared.
         seconds: the longest time it may take; candidates that do not fit are left out.
         env_kwargs: constructor arguments of the environment, such as gravity=-5 enable_wind=True.
@@ -34,7 +34,7 @@ class _Options:
         as_json: print one line of JSON instead of a table.
     """
 
-    env_id: Annotated[Positional[str], arg(metavar="ENV")]
+    env_id: Annotated[Positional[str], arg(metavar="ENV", help=ENV_HELP)]
     num_envs: Annotated[tuple[int, ...], arg(metavar="INT ...", help_behavior_hint="(default: 8 16 64)")] = ()
     seconds: float = 45.0
     env_kwargs: Annotated[EnvKwargs, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
@@ -46,6 +46,7 @@ def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = parse(_Options, "tune", argv)
     _refuse_own_names(options.env_kwargs)
+    look_here(":" in options.env_id)
     from envfleet.tuning import tune
 
     try:

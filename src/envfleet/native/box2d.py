@@ -6,12 +6,16 @@ generator, has the same hills and clouds; then its bodies are moved to where the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 
+from envfleet.vector.fused_env import AnyEnv
 from envfleet.vector.runtime import generator_in, generator_state
 
 _POSES, _RANDOM_STATE = "_poses", "_random_state_at_reset"
@@ -38,6 +42,33 @@ def lunar_lander(
 def bipedal_walker(hardcore: bool = False) -> dict[str, Any]:
     """The parameters in C++ of a walker."""
     return {"hardcore": bool(hardcore)}
+
+
+class _SpacesOnly(gymnasium.Env[Any, Any]):
+    """Shows what Gymnasium's environment would show, where Box2D's Python package is missing."""
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 50}  # noqa: RUF012  as in every environment
+
+    def __init__(self, high: Sequence[float], low: Sequence[float], action_space: spaces.Space[Any]) -> None:
+        self.observation_space = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
+        self.action_space = action_space
+
+
+def lander_spaces(env_kwargs: Mapping[str, Any]) -> AnyEnv:
+    """The spaces of a lander."""
+    high = [2.5, 2.5, 10.0, 10.0, 2 * math.pi, 10.0, 1.0, 1.0]
+    low = [*(-bound for bound in high[:6]), -0.0, -0.0]
+    continuous = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    return _SpacesOnly(high, low, continuous if env_kwargs.get("continuous") else spaces.Discrete(4))
+
+
+def walker_spaces(env_kwargs: Mapping[str, Any]) -> AnyEnv:  # noqa: ARG001  they are always the same
+    """The spaces of a walker."""
+    hull, leg, lidar = [math.pi, 5.0, 5.0, 5.0], [math.pi, 5.0, math.pi, 5.0], [1.0] * 10
+    high = [*hull, *leg, 5.0, *leg, 5.0, *lidar]
+    low = [-bound for bound in high]
+    low[8] = low[13] = -0.0
+    return _SpacesOnly(high, low, spaces.Box(-1.0, 1.0, (4,), np.float32))
 
 
 def pose_lander(env: Any, attributes: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from envfleet.errors import UnsupportedError as UnsupportedError
 from envfleet.native import box2d, mujoco
 from envfleet.native.own.environment import OwnEnvironment, Parameters, PoolParameters
 from envfleet.vector.arguments import is_integer
-from envfleet.vector.fused_env import MAKE_ARGUMENTS
+from envfleet.vector.fused_env import MAKE_ARGUMENTS, AnyEnv
 
 NO_LIMIT = sys.maxsize
 
@@ -64,6 +64,8 @@ class NativeKind:
         pose: Brings one of Gymnasium's environments, which is to draw, into the state of a native one.
         needs: What the build must have found for it, as an error message puts it.
         title: What messages call it, if not that; only environments of users' own have one.
+        stand_in: Makes an environment with the spaces of Gymnasium's own from the constructor arguments, without the
+            package that Gymnasium's needs; it does nothing else.
         companions: Makes what the environments need in Python, from one of Gymnasium's environments, the parameters
             (of all environments, or of each) and the number of environments.
     """
@@ -75,6 +77,7 @@ class NativeKind:
     pose: Callable[[Any, Mapping[str, Any]], None] = set_attributes
     needs: str = ""
     title: str = ""
+    stand_in: Callable[[Mapping[str, Any]], AnyEnv] | None = None
     companions: Callable[[Any, Sequence[Parameters], int], Companions] | None = None
 
     @property
@@ -182,7 +185,11 @@ def _mujoco(entry_point: str) -> NativeKind:
 
 _KINDS: dict[str, NativeKind] = {
     f"{_BOX2D}.bipedal_walker:BipedalWalker": NativeKind(
-        "BipedalWalker", box2d.bipedal_walker, pose=box2d.pose_walker, needs=_BOX2D_NEEDS
+        "BipedalWalker",
+        box2d.bipedal_walker,
+        pose=box2d.pose_walker,
+        needs=_BOX2D_NEEDS,
+        stand_in=box2d.walker_spaces,
     ),
     f"{_BOX2D}.lunar_lander:LunarLander": NativeKind(
         "LunarLander",
@@ -191,6 +198,7 @@ _KINDS: dict[str, NativeKind] = {
         {"continuous": "LunarLanderContinuous"},
         box2d.pose_lander,
         _BOX2D_NEEDS,
+        stand_in=box2d.lander_spaces,
     ),
     f"{_CLASSIC}.acrobot:AcrobotEnv": NativeKind("Acrobot", _acrobot),
     f"{_CLASSIC}.cartpole:CartPoleEnv": NativeKind("CartPole", _cart_pole),

@@ -19,6 +19,8 @@ from envfleet.vector.spaces import EnvFace
 class Twin:
     """A single environment made by ``gymnasium.make``, which takes no part in the stepping.
 
+    Where a package is missing that only Gymnasium's environment needs, one that knows the spaces stands in for it.
+
     Attributes:
         face: Its spaces, metadata and render mode.
     """
@@ -26,7 +28,7 @@ class Twin:
     def __init__(self, spec: EnvSpec, kind: NativeKind, env_kwargs: dict[str, Any]) -> None:
         _check_render_mode(env_kwargs.get("render_mode"))
         self._pose = kind.pose
-        self._env: AnyEnv = gymnasium.make(spec, **env_kwargs)
+        self._env = _make(spec, kind, env_kwargs)
         self.face = EnvFace.of(self._env)
         layer: Any = self._env
         while isinstance(layer, gymnasium.Wrapper):
@@ -48,6 +50,15 @@ class Twin:
     def close(self) -> None:
         """Closes its window, if it has one."""
         self._env.close()
+
+
+def _make(spec: EnvSpec, kind: NativeKind, env_kwargs: dict[str, Any]) -> AnyEnv:
+    try:
+        return gymnasium.make(spec, **env_kwargs)
+    except gymnasium.error.DependencyNotInstalled:
+        if kind.stand_in is None or spec.additional_wrappers or env_kwargs.get("render_mode") is not None:
+            raise
+        return kind.stand_in({**spec.kwargs, **env_kwargs})
 
 
 def _check_render_mode(mode: Any) -> None:

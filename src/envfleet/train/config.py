@@ -8,20 +8,42 @@ import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from envfleet import backends
+from envfleet._names import explains_settings
+from envfleet._references import named
+from envfleet._single import EnvMaker, check_maker
 from envfleet.backends import BackendName
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
 
 
+class EnvReference:
+    """The field `env_id`: takes a text, or a class or function, and gives the text that stands for it.
+
+    The text carries the class or function along (see `NamedMaker`), so that it need not be imported again.
+    """
+
+    def __get__(self, config: TrainConfig | None, owner: type[TrainConfig]) -> str:
+        if config is None:
+            raise AttributeError("env_id has no default")
+        return cast("str", vars(config)["env_id"])
+
+    def __set__(self, config: TrainConfig, env: str | EnvMaker) -> None:
+        if not isinstance(env, str):
+            check_maker(env)
+        vars(config)["env_id"] = env if isinstance(env, str) else named(env)
+
+
+@explains_settings
 @dataclass(frozen=True)
 class TrainConfig(ABC):
     """What every algorithm is told.
 
     Attributes:
-        env_id: a registered environment id, such as "LunarLander-v3".
+        env_id: the environment: a registered id, MODULE:ID, or FILE.py:CLASS. In Python also a class, or a function
+            that makes one environment.
         num_envs: how many copies are stepped at once.
         seed: fixes everything random: the environments, the initial weights and the actions drawn.
         total_steps: environment steps to train for, over all copies together.
@@ -48,7 +70,7 @@ class TrainConfig(ABC):
 
     algo: ClassVar[str]
 
-    env_id: str
+    env_id: EnvReference = EnvReference()
     _: KW_ONLY
     num_envs: int = 10
     seed: int = 0
@@ -72,6 +94,7 @@ class TrainConfig(ABC):
         check_config(self)
 
 
+@explains_settings
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(TrainConfig):
     """Advantage actor-critic. The defaults solve LunarLander-v3.
@@ -104,6 +127,7 @@ class A2CConfig(TrainConfig):
     anneal: bool = True
 
 
+@explains_settings
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(TrainConfig):
     """Proximal policy optimisation. The defaults solve LunarLander-v3.
@@ -140,6 +164,7 @@ class PPOConfig(TrainConfig):
     anneal: bool = True
 
 
+@explains_settings
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(TrainConfig):
     """Soft actor-critic, for continuous actions.
@@ -189,6 +214,7 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     plain = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
     return {
         **plain,
+        "env_id": str(config.env_id),
         "env_kwargs": dict(config.env_kwargs),
         "randomize": format_randomize(config.randomize),
         "hidden_sizes": list(config.hidden_sizes),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium import Space, spaces
@@ -74,11 +73,8 @@ def _check_size(what: str, space: Space[Any]) -> None:
 
 def spaces_of(config: TrainConfig) -> tuple[Space[Any], Space[Any]]:
     """The observation and the action space of one environment, found by making one."""
-    env = gymnasium.make(config.env_id, **config.env_kwargs)
-    try:
-        return env.observation_space, env.action_space
-    finally:
-        env.close()
+    with make_vec(config.env_id, 1, **config.env_kwargs) as envs:
+        return envs.single_observation_space, envs.single_action_space
 
 
 def pick_device(name: str) -> torch.device:

@@ -115,7 +115,7 @@ def learner_class(config: TrainConfig) -> type[Learner]:
     """The algorithm that `config` is for."""
     entry = ALGORITHMS.get(getattr(config, "algo", ""))
     if entry is None or not isinstance(config, entry.config):
-        raise TypeError(f"train() needs {_any_of_the_configs()}, got {config!r}.")
+        raise TypeError(f"train() needs {_any_of_the_configs()}, got {_what_came(config)}.")
     if not isinstance(entry.learner, str):
         return entry.learner
     module, _, name = entry.learner.partition(":")
@@ -142,6 +142,19 @@ def _read_randomize(plain: Any) -> dict[str, Distribution]:
         example = '{"gravity": "uniform(-12, -8)"}'
         raise ValueError(f"randomize must be an object of texts, such as {example}, got {plain!r}")
     return parse_randomize([f"{name}={text}" for name, text in plain.items()])
+
+
+def _what_came(config: object) -> str:
+    """What was given instead of a configuration, and what to write."""
+    if isinstance(config, str):
+        return f"{config!r}: write train(PPOConfig({config!r}))"
+    if isinstance(config, type) and issubclass(config, TrainConfig):
+        return (
+            f"the class {config.__name__}: write train({config.__name__}(ENV)), with the id or class of an environment"
+        )
+    if isinstance(config, type):
+        return f"the class {config.__name__}: if it is an environment, write train(PPOConfig({config.__name__}))"
+    return repr(config)
 
 
 def _any_of_the_configs() -> str:

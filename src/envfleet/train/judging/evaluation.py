@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.envs.registration import _find_spec, load_env_creator
 
+from envfleet._names import explains_names
+from envfleet._single import constructor_of, spec_of
 from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
@@ -40,6 +41,7 @@ _LARGEST_REWARD = 1e140
 """Rewards up to this can be added up to returns, and these be squared and added up again."""
 
 
+@explains_names
 def evaluate(
     agent: Agent | str | os.PathLike[str],
     *,
@@ -95,6 +97,7 @@ def evaluate(
     )
 
 
+@explains_names
 def evaluate_sweep(
     agent: Agent | str | os.PathLike[str],
     sweep: Sweep,
@@ -223,10 +226,8 @@ def _scorable(
 
 def _check_parameter(env_id: str, name: str) -> None:
     # A misspelt name would otherwise be refused once a value, as if the values were the trouble.
-    entry_point = _find_spec(env_id).entry_point
-    if entry_point is not None and name not in MAKE_ARGUMENTS:
-        creator = entry_point if callable(entry_point) else load_env_creator(entry_point)
-        check_parameter_names([name], creator, env_id)
+    if name not in MAKE_ARGUMENTS:
+        check_parameter_names([name], constructor_of(spec_of(env_id)), env_id)
 
 
 def _in_its_own_words(error: Exception) -> str:

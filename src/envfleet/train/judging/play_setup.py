@@ -7,16 +7,18 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import Space, spaces
-from gymnasium.envs.registration import _find_spec
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import TimeLimit
 from torch import nn
 
+from envfleet._single import Wrapper, is_function, spec_of, time_limit_of
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
@@ -42,16 +44,18 @@ class PlaySetup:
     """Where an agent plays.
 
     Attributes:
-        env_id: a registered id.
+        env_id: the environment, as the agent's configuration names it.
         env_kwargs: for the constructor, the time limit included if one had to be set.
         randomize: parameters that differ from episode to episode.
         limit: the time limit that was set, None where the environment's own is enough.
+        wrappers: put around each environment: the time limit, where no constructor and no registry knows of any.
     """
 
     env_id: str
     env_kwargs: Mapping[str, Any]
     randomize: Mapping[str, Distribution]
     limit: int | None
+    wrappers: tuple[Wrapper, ...] = ()
 
     @classmethod
     def of(
@@ -67,11 +71,14 @@ class PlaySetup:
         randomize = randomize or {}
         trained = {name: value for name, value in agent.config.env_kwargs.items() if name not in randomize}
         arguments = {**trained, **(env_kwargs or {})}
-        own = arguments.get("max_episode_steps", _find_spec(agent.config.env_id).max_episode_steps)
-        own = None if own == -1 else own  # Gymnasium's way to ask for no limit
+        spec = spec_of(agent.config.env_id)
+        own = time_limit_of(spec, arguments)
         limit = max_steps or own or _PATIENCE
         if "max_episode_steps" in randomize or (own is not None and own <= limit):
             return cls(agent.config.env_id, arguments, randomize, None)
+        if is_function(spec):
+            # Not as an argument: a class may have one of that name, with a meaning of its own.
+            return cls(agent.config.env_id, arguments, randomize, limit, (partial(TimeLimit, max_episode_steps=limit),))
         return cls(agent.config.env_id, {**arguments, "max_episode_steps": limit}, randomize, limit)
 
     def make_fleet(self, num_envs: int, seed: int, backend: str) -> FleetVectorEnv:
@@ -81,6 +88,7 @@ class PlaySetup:
             num_envs,
             backend,
             {"autoreset_mode": AutoresetMode.SAME_STEP},
+            self.wrappers,
             randomize=self.randomize,
             randomize_seed=seed,
             **self.env_kwargs,
@@ -90,6 +98,8 @@ class PlaySetup:
 def as_agent(agent: Agent | str | os.PathLike[str], allow_import: AllowImport) -> Agent:
     """The agent itself, or the one a run's folder holds; with weights that are not finite it is refused."""
     if not isinstance(agent, (str, os.PathLike)):
+        if isinstance(agent, type) or not (hasattr(agent, "act") and hasattr(agent, "config")):
+            raise TypeError(f"expected an agent, such as train(...).agent, or the folder of a run, got {agent!r:.100}.")
         # What else plays like an agent may well have no network.
         actor = getattr(agent, "actor", None)
         if isinstance(actor, nn.Module):

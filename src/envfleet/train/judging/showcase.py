@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, final
 
-import gymnasium
-from gymnasium.envs.registration import _find_spec, load_env_creator
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from envfleet._names import accepted_keywords, explains_names
+from envfleet._single import constructor_of, is_function, make_env, spec_of
 from envfleet.errors import NonFiniteError
 from envfleet.randomize import Distribution, draw_parameters
 from envfleet.train.agent import Agent
@@ -44,6 +44,7 @@ class Showcase:
     lengths: tuple[int, ...]
 
 
+@explains_names
 def showcase(
     agent_or_run: Agent | str | os.PathLike[str],
     *,
@@ -173,7 +174,9 @@ class _Camera:
 
 def _make_env(setup: PlaySetup, parameters: Mapping[str, Any]) -> AnyEnv:
     # Film what there is: the checks and their warnings belong to whoever writes environments.
-    arguments = {"disable_env_checker": True, **setup.env_kwargs, **parameters, "render_mode": "rgb_array"}
+    spec = spec_of(setup.env_id)
+    unchecked = {} if is_function(spec) else {"disable_env_checker": True}
+    arguments = {**unchecked, **setup.env_kwargs, **parameters, "render_mode": "rgb_array"}
     refusal = ValueError(
         f'{setup.env_id} cannot be filmed: it does not offer render_mode="rgb_array". Give its class '
         '`metadata = {"render_modes": ["rgb_array"], "render_fps": 30}`, a constructor argument `render_mode`, '
@@ -182,9 +185,9 @@ def _make_env(setup: PlaySetup, parameters: Mapping[str, Any]) -> AnyEnv:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*render_mode")  # said in our own words below
         try:
-            env: AnyEnv = gymnasium.make(setup.env_id, **arguments)
+            env = make_env(spec, arguments, setup.wrappers, {})
         except Exception as error:
-            if _offers_no_pictures(setup.env_id):
+            if not may_offer_pictures(setup.env_id):
                 raise refusal from error
             raise
     if "rgb_array" not in env.metadata.get("render_modes", ()):
@@ -193,8 +196,11 @@ def _make_env(setup: PlaySetup, parameters: Mapping[str, Any]) -> AnyEnv:
     return env
 
 
-def _offers_no_pictures(env_id: str) -> bool:
-    """Whether the environment's class says so; other makers of environments say nothing."""
-    entry_point = _find_spec(env_id).entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    return isinstance(creator, type) and "rgb_array" not in getattr(creator, "metadata", {}).get("render_modes", ())
+def may_offer_pictures(env_id: str) -> bool:
+    """Whether the environment's class says that it draws, as far as it can be asked: a function says nothing."""
+    constructor = constructor_of(spec_of(env_id))
+    accepted = accepted_keywords(constructor)
+    if accepted is not None and "render_mode" not in accepted:
+        return False
+    modes = getattr(constructor, "metadata", {}).get("render_modes", ())
+    return not isinstance(constructor, type) or "rgb_array" in modes

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from envfleet._names import explains_names
+from envfleet._single import EnvMaker
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import learner_class
@@ -112,20 +114,28 @@ def restore_generator(checkpoint: Checkpoint) -> None:
         raise damage(checkpoint.path, f"random/cpu is no state of torch's generator ({error})") from error
 
 
+@explains_names
 def load_agent(
-    run: AnyPath, *, networks: Networks | None = None, device: str = "cpu", allow_import: AllowImport = False
+    run: AnyPath,
+    *,
+    env: str | EnvMaker | None = None,
+    networks: Networks | None = None,
+    device: str = "cpu",
+    allow_import: AllowImport = False,
 ) -> Agent:
     """The agent a run has trained, from its config.json and actor.safetensors; nothing is unpickled.
 
     Args:
         run: the run's folder.
+        env: the environment, instead of the one that the run names: for one that was defined in a notebook or a script
+            and cannot be imported, or that has another name by now.
         networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
         device: where to put it.
         allow_import: for a run that was not trained here by you: True imports the modules that its configuration names,
             a module's name or several only these. A run of your own needs no permission.
     """
     folder = RunFolder(Path(run))
-    config, custom_networks = folder.read_allowed_config(allow_import)
+    config, custom_networks = folder.read_allowed_config(allow_import, env)
     check_networks(folder, networks, custom=custom_networks)
     tensors, _ = load_tensors(folder.actor, "actor weights")
     observation_space, action_space = spaces_of(config)

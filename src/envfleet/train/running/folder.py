@@ -6,11 +6,14 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
+import gymnasium
+
+from envfleet._single import EnvMaker
 from envfleet.errors import DamagedRunError, NonFiniteError
 from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import config_from_dict
@@ -102,11 +105,16 @@ class RunFolder:
         config, custom_networks, _ = self._read_config()
         return config, custom_networks
 
-    def read_allowed_config(self, allow_import: AllowImport) -> tuple[TrainConfig, bool]:
-        """The same, of a run whose environments may be made: one that names modules must be trusted or allowed."""
+    def read_allowed_config(
+        self, allow_import: AllowImport, env: str | EnvMaker | None = None
+    ) -> tuple[TrainConfig, bool]:
+        """The same, of a run whose environments may be made: one that names modules must be trusted or allowed.
+
+        `env`, which the user gives, takes the place of the environment that the run names and needs no permission.
+        """
         config, custom_networks, content = self._read_config()
-        check_allowed(self.path, content, config, allow_import)
-        return config, custom_networks
+        check_allowed(self.path, content, config if env is None else replace(config, env_id=""), allow_import)
+        return config if env is None else replace(config, env_id=env), custom_networks
 
     def trust(self, allowed: AllowImport) -> None:
         """Remember that the user trusts this run, which names no other modules than those that were allowed."""
@@ -147,6 +155,11 @@ class RunFolder:
             raise FileNotFoundError(
                 f"{self.path} has no config.json: the run was ended before it had begun, and nothing is lost. Start it "
                 "again as you did, in the same folder."
+            )
+        if str(self.path) in gymnasium.registry:
+            raise FileNotFoundError(
+                f"{self.path} is an environment; expected the folder of a run. Train an agent on it first: "
+                f"envfleet train {self.path}, or envfleet.train.train(PPOConfig({str(self.path)!r}))."
             )
         raise FileNotFoundError(
             f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, final
 
+from envfleet._references import can_be_imported, variable_name
 from envfleet.train.agent import Agent
 from envfleet.train.config import TrainConfig
 
@@ -226,6 +227,12 @@ def _heading(config: TrainConfig, run_dir: Path, plan: str, step: int) -> Iterat
     if plan:
         yield f"environments: {plan}"
     yield f"run folder: {run_dir}"
+    if not can_be_imported(config.env_id):
+        name = variable_name(config.env_id)
+        yield (
+            f"{name} is defined in a notebook, a script or a function, where no other program can import it: there "
+            f"load the agent with load_agent({str(run_dir)!r}, env={name})"
+        )
     if step:
         yield f"goes on at step {step:,}"
 
@@ -264,7 +271,7 @@ def _ending(result: TrainingResult, total: int) -> str:
         return f"Trained {result.step:,} steps in {duration(result.seconds)} ({speed:,.0f} steps/s){mean}."
     return (
         f"Stopped at {result.step:,} of {total:,} steps after {duration(result.seconds)}{mean}.\n"
-        f"Everything is saved. To go on:\n    {resume_command(result.run_dir)}"
+        f"Everything is saved. To go on:\n    {resume_command(result.run_dir, result.agent.config.env_id)}"
     )
 
 
@@ -277,8 +284,10 @@ def _of(step: int, total: int) -> str:
     return f"{step}/{total}"
 
 
-def resume_command(run_dir: Path) -> str:
-    """What to type to go on with a run."""
+def resume_command(run_dir: Path, env_id: str) -> str:
+    """What to type to go on with a run: in a shell, or in the program that alone has its environment."""
+    if not can_be_imported(env_id):
+        return f"envfleet.train.resume({str(run_dir)!r}, env={variable_name(env_id)})"
     return f"{program('envfleet')} train --resume {shlex.quote(str(run_dir))}"
 
 

@@ -15,9 +15,12 @@ from typing import TypeAlias, final
 
 import torch
 
+from envfleet._names import explains_names
+from envfleet._references import folder_name
+from envfleet._single import EnvMaker
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.algorithms.registry import make_learner
+from envfleet.train.algorithms.registry import learner_class, make_learner
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.environments import make_task, make_training_envs
 from envfleet.train.networks.networks import Networks
@@ -51,6 +54,7 @@ _Start: TypeAlias = Callable[[Training, Learner], "int | None"]
 """What is done when all is made and before anything is learnt; returns the step that a resumed run goes on from."""
 
 
+@explains_names
 def train(
     config: TrainConfig,
     *,
@@ -77,6 +81,7 @@ def train(
         loggers: where to log besides metrics.csv, by name: "tensorboard", "wandb", or what `register_logger` added.
         wandb: also log to Weights & Biases.
     """
+    learner_class(config)  # refuses what is no configuration
     folder = RunFolder(Path(run_dir) if run_dir is not None else _new_path(config))
     folder.check_free()
     options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
@@ -92,9 +97,11 @@ def train(
         return _run(config, folder, options, begin)
 
 
+@explains_names
 def resume(
     run_dir: AnyPath,
     *,
+    env: str | EnvMaker | None = None,
     networks: Networks | None = None,
     callback: Callback | None = None,
     reporter: Reporter | None = None,
@@ -107,6 +114,7 @@ def resume(
 
     Args:
         run_dir: the run's folder.
+        env: as for `load_agent`.
         networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
         callback: as for `train`.
         reporter: as for `train`.
@@ -116,7 +124,7 @@ def resume(
         allow_import: for a run that was not trained here by you, as for `load_agent`.
     """
     folder = RunFolder(Path(run_dir))
-    config, custom_networks = folder.read_allowed_config(allow_import)
+    config, custom_networks = folder.read_allowed_config(allow_import, env)
     check_networks(folder, networks, custom=custom_networks)
     options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
     with folder.locked():
@@ -273,7 +281,7 @@ def _reporter(reporter: Reporter | None, progress: bool) -> Reporter | None:
 
 
 def _new_path(config: TrainConfig) -> Path:
-    parent = Path("runs") / config.env_id.replace("/", "-").replace(":", "-")
+    parent = Path("runs") / folder_name(config.env_id)
     name = f"{config.algo}-seed{config.seed}-{datetime.now():%Y%m%d-%H%M%S}"
     names = (name, *(f"{name}-{number}" for number in range(2, 100)))
     return next((parent / free for free in names if not (parent / free).exists()), parent / name)

@@ -1,9 +1,9 @@
 """Whose runs may import what they name.
 
-A configuration can name a module, `"env_id": "my_module:MyEnv-v0"`, and making that environment imports it, which
-executes it. In a run of one's own that is what one wants; in a folder that somebody sent it is their code. So the runs
-that this user has trained on this machine are remembered, outside their folders, by path and content of their
-config.json. All others have to be allowed.
+A configuration can name a module or a file, `"env_id": "my_module:MyEnv-v0"` or `"my_env.py:MyEnv"`, and making that
+environment imports it, which executes it. In a run of one's own that is what one wants; in a folder that somebody sent
+it is their code. So the runs that this user has trained on this machine are remembered, outside their folders, by path
+and content of their config.json. All others have to be allowed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from envfleet._references import MAIN, split
 from envfleet.errors import UntrustedRunError
 from envfleet.train.atomic_files import replacing
 from envfleet.train.config import TrainConfig
@@ -24,17 +25,18 @@ from envfleet.train.config import TrainConfig
 AllowImport: TypeAlias = "bool | str | Sequence[str]"
 """True: whatever modules the run names; a module's name or several: these; False: those of trusted runs only."""
 
-_MODULE = re.compile(r"\s*([^\s:/\\]+)\s*:")
-"""How a text begins that an environment which is given it may take for a module and a name."""
+_MODULE = re.compile(r"\s*([^\s:/\\]+|[^:]*\.py)\s*:")
+"""How a text begins that an environment which is given it may take for a module, or a file, and a name."""
 
 
 def modules_named(config: TrainConfig) -> tuple[str, ...]:
-    """The modules that making a run's environments may import because its configuration says so; sorted.
+    """The modules and files that making a run's environments may import because its configuration says so; sorted.
 
-    In `env_id` every colon counts, as it does for Gymnasium. In the environment's arguments, which some environments
-    hand to Gymnasium in turn, every text that begins like `module:name` does.
+    In `env_id` every colon counts, as it does for Gymnasium, unless it names the program that runs, which has been
+    executed already. In the environment's arguments, which some environments hand to Gymnasium in turn, every text that
+    begins like `module:name` does.
     """
-    found = {config.env_id.partition(":")[0].strip()} if ":" in config.env_id else set()
+    found = {split(config.env_id)[0]} - {"", MAIN}
     drawn = [getattr(distribution, "options", ()) for distribution in config.randomize.values()]
     for text in _texts([dict(config.env_kwargs), *drawn]):
         match = _MODULE.match(text)
@@ -69,8 +71,8 @@ def check_allowed(run: Path, content: bytes, config: TrainConfig, allow_import: 
     if refused and not is_trusted(run, content):
         names = ", ".join(refused)
         raise UntrustedRunError(
-            f"{run} was not trained here by you, and its config.json names a module that would be imported, which "
-            f"executes it: {names} (env_id {config.env_id!r}). Nothing was imported. If you know what is in "
+            f"{run} was not trained here by you, and its config.json names a module or file that would be imported, "
+            f"which executes it: {names} (env_id {config.env_id!r}). Nothing was imported. If you know what is in "
             f"it, allow it: --allow-import on the command line, allow_import=True in Python."
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -113,10 +114,17 @@ class ShardActor:
     """Runs in the actor's process: a shard with a block of its own.
 
     Most methods return bytes, which Ray passes on as they are. No method raises: what environments raise is reported.
+
+    Args:
+        task: The environments, pickled.
+        first_index: The number of the first of them.
+        seed: Of the global random generators.
+        folders: The caller's ``sys.path``. What the caller has imported since it started Ray is looked for there too.
     """
 
-    def __init__(self, task: bytes, first_index: int, seed: Sequence[int]) -> None:
+    def __init__(self, task: bytes, first_index: int, seed: Sequence[int], folders: Sequence[str] = ()) -> None:
         seed_global_generators(seed)
+        sys.path += [folder for folder in folders if folder not in sys.path]
         self._payload, self._first_index = task, first_index
         self._envs: list[AnyEnv] = []
         self._shard: Shard | None = None

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import pickle
+import sys
 import textwrap
 import time
 import warnings
@@ -126,7 +127,7 @@ class Actors:
         with signals_blocked():  # or an interruption would leave an actor that nobody knows
             # The number of the start is part of the seed: one that takes another's place must not repeat its numbers.
             seed = [self._fleet_seed, worker, next(self._started)]
-            self._handles[worker] = self._remote.remote(task, first_index, seed)
+            self._handles[worker] = self._remote.remote(task, first_index, seed, list(sys.path))
             self.places.pop(worker, None)
 
     def where(self, worker: int) -> str:
