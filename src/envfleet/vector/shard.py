@@ -53,7 +53,7 @@ def ask(
                 touched[row] = True
                 envs[row].set_wrapper_attr(order.name, order.values[row])
                 continue
-            value = envs[row].get_wrapper_attr(order.name)
+            value = partial(order.function, envs[row]) if order.function else envs[row].get_wrapper_attr(order.name)
             if callable(value):
                 touched[row] |= order.name not in _HARMLESS
                 value = value(*order.args, **order.kwargs)
