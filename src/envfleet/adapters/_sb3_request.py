@@ -17,6 +17,7 @@ from envfleet.adapters._sb3_monitor import FleetMonitor
 from envfleet.adapters._sb3_single import SingleEnv
 from envfleet.errors import UnsupportedError
 from envfleet.make import _plan, make_vec
+from envfleet.native.own.environment import OwnEnvironment
 from envfleet.randomize import ParameterTable
 from envfleet.vector.arguments import positive_integer
 from envfleet.vector.vector_env import FleetVectorEnv
@@ -72,6 +73,8 @@ class Sb3Request:
             )
         make = partial(make_vec, self.env_id, self.num_envs, _NATIVE, self.vector_kwargs)
         env_kwargs = self.single.env_kwargs
+        if isinstance(self.env_id, OwnEnvironment):
+            return make(**env_kwargs)
         try:
             return make(**{"render_mode": "rgb_array", **env_kwargs})
         except TypeError:  # it cannot draw; if it is something else, that is raised again

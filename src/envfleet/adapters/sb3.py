@@ -19,8 +19,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet._optional import needs
 from envfleet._single import spec_of
@@ -44,7 +44,6 @@ __all__ = ["FleetVecEnv", "as_vec_env", "make_sb3_vec_env"]
 Indices: TypeAlias = "int | Iterable[int] | None"
 EnvId: TypeAlias = "str | EnvSpec | OwnEnvironment | Callable[..., gymnasium.Env[Any, Any]]"
 
-_INTEGER_SPACES = (Discrete, MultiBinary, MultiDiscrete)
 _TOLD_OF_RESTARTS = ("restarted", "restart_cause")
 
 
@@ -138,8 +137,7 @@ class FleetVecEnv(VecEnv):  # type: ignore[misc]
         self._is_compiled = isinstance(envs.unwrapped, NativeVectorEnv | AtariVectorEnv)
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
         self.metadata = {name: value for name, value in envs.metadata.items() if name != "autoreset_mode"}
-        space = self.action_space
-        self._action_dtype = space.dtype if isinstance(space, _INTEGER_SPACES) else None
+        self._takes_plain_actions = self.action_space.dtype is not None and self.action_space.dtype.kind == "f"
         self._actions: Any = None
 
     @property
@@ -150,6 +148,11 @@ class FleetVecEnv(VecEnv):  # type: ignore[misc]
             return spec
         found: EnvSpec | None = self.get_attr("spec", 0)[0] if self.has_attr("spec") else None
         return found
+
+    @property
+    def envs(self) -> Any:
+        """The single environments, which only a fleet in the caller's thread can show: ``backend="sync"``."""
+        return self.fleet.unwrapped.envs
 
     # -- reset and step -------------------------------------------------------------------------------
 
@@ -168,13 +171,19 @@ class FleetVecEnv(VecEnv):  # type: ignore[misc]
 
     def step_async(self, actions: Any) -> None:
         """Keeps the actions for :meth:`step_wait`: a whole step at once is the quickest."""
-        self._actions = actions if self._action_dtype is None else self._as_integers(actions)
+        self._actions = actions if self._takes_plain_actions else self._fitting(actions)
 
-    def _as_integers(self, actions: Any) -> Any:
-        """Stable-Baselines3's policies give floats for MultiBinary."""
+    def _fitting(self, actions: Any) -> Any:
+        """Integers for the floats that policies give for MultiBinary; one batch for a list of dicts or tuples."""
+        space, dtype = self.action_space, self.action_space.dtype
+        if dtype is None:
+            if not isinstance(actions, list) or len(actions) != self.num_envs:
+                return actions
+            empty: Any = create_empty_array(space, self.num_envs)
+            return concatenate(space, actions, empty)
         if not isinstance(actions, np.ndarray) or actions.dtype.kind != "f":
             return actions
-        integers = actions.astype(self._action_dtype)
+        integers = actions.astype(dtype)
         return integers if (integers == actions).all() else actions  # else the fleet says what is wrong with them
 
     def step_wait(self) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[Info]]:
@@ -258,7 +267,9 @@ class FleetVecEnv(VecEnv):  # type: ignore[misc]
         return list(self.fleet.apply(_is_inside, wrapper_class, indices=asked))
 
     def _asked(self, indices: Indices) -> list[int]:
-        return list(self._get_indices(indices))
+        """The environments meant; -1 is the last one, as in a list."""
+        everyone = range(self.num_envs)
+        return [everyone[index] for index in self._get_indices(indices)]
 
     def _is_monitors(self, name: str) -> bool:
         return self.monitor is not None and name in self.monitor.names
