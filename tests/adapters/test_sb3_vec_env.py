@@ -192,7 +192,7 @@ def test_methods_are_returned_not_called() -> None:
     vec_env.close()
 
 
-def test_attributes_of_compiled_environments() -> None:
+def test_attributes_of_compiled_environments(box2d: None) -> None:
     vec_env = as_vec_env(fleet("LunarLander-v3", backend="native"))
     assert vec_env.get_attr("gravity", 1) == [-10.0]
     vec_env.set_attr("gravity", -8.0, indices=1)
