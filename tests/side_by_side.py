@@ -32,7 +32,7 @@ from fork_server import ForkServer
 MOST_TESTS = 150
 """Of one file that run in one process: whoever has more is divided, so that no process has to wait for a long one."""
 
-TORCH = re.compile(r"^(?:from|import) (?:torch|envfleet\.(?:cli|train)|learning)\b", re.MULTILINE)
+TORCH = re.compile(r"^(?:from|import) (?:torch|envfleet\.(?:adapters|cli|train)|learning)\b", re.MULTILINE)
 """Found in files whose processes are forked where torch has been imported. To guess wrong costs time, nothing else."""
 
 

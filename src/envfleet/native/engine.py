@@ -239,7 +239,7 @@ class NativeShard:
         report = Report()
         for env in np.flatnonzero(order.mask).tolist():
             try:
-                if order.args or order.kwargs:
+                if order.args or order.kwargs or order.function is not None:
                     raise self._no_attribute(order.name, "no method to call with arguments")
                 report.results.append((env, self._get(env, order.name)))
             except Exception as error:

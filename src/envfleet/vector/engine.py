@@ -57,16 +57,20 @@ PLAIN_STEP = StepOrder()
 @final
 @dataclass(frozen=True)
 class CallOrder:
-    """Get an attribute of, or call a method of, the environments for which ``mask`` holds."""
+    """Get an attribute of, or call a method of, the environments for which ``mask`` holds.
+
+    With a ``function``, that is called instead, with each environment first; ``name`` is only what errors call it.
+    """
 
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     mask: npt.NDArray[np.bool_]
+    function: Callable[..., Any] | None = None
 
     def part(self, first: int, last: int) -> CallOrder:
         """What concerns the environments first..last-1."""
-        return CallOrder(self.name, self.args, self.kwargs, self.mask[first:last])
+        return CallOrder(self.name, self.args, self.kwargs, self.mask[first:last], self.function)
 
 
 @final

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any, TypeAlias, final
 
@@ -233,9 +234,9 @@ def ask(
                 touched[row] = True
                 envs[row].set_wrapper_attr(order.name, order.values[row])
                 continue
-            value = envs[row].get_wrapper_attr(order.name)
+            value = partial(order.function, envs[row]) if order.function else envs[row].get_wrapper_attr(order.name)
             if callable(value):
-                touched[row] |= order.name not in _HARMLESS
+                touched[row] |= order.function is not None or order.name not in _HARMLESS
                 value = value(*order.args, **order.kwargs)
             report.results.append((first_index + row, value))
         except (Exception, SystemExit) as error:

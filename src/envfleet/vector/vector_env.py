@@ -272,6 +272,19 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             self._begin_call("call", name, args, kwargs, indices, waited_for=True)
             return self._collect_call(None)
 
+    def apply(self, function: Callable[..., Any], /, *args: Any, indices: Indices = None) -> tuple[Any, ...]:
+        """Calls ``function(env, *args)`` for every environment, or those of ``indices``, where the environment lives.
+
+        ``env`` is the environment with all its wrappers. Compiled environments are no Python objects: they refuse.
+        """
+        with self._exclusive:
+            self._state.enter_idle("apply")
+            asked = arguments.env_indices(indices, self.num_envs)
+            name = getattr(function, "__name__", type(function).__name__)
+            order = CallOrder(name, args, {}, arguments.mask_of(asked, self.num_envs), function)
+            self._state.start("call", order, asked, waited_for=True)
+            return self._collect_call(None)
+
     def call_async(self, name: str, /, *args: Any, indices: Indices = None, **kwargs: Any) -> None:
         """Starts a call; :meth:`call_wait` collects it."""
         with self._exclusive:
