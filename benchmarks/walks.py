@@ -23,6 +23,7 @@ import numpy as np
 from harness.report import table
 
 import envfleet
+from envfleet.backends import BackendName
 
 HOME = str(Path(envfleet.__file__).parent)
 
@@ -34,7 +35,8 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="print the calls themselves too")
     options = parser.parse_args()
     rows = []
-    for backend in ("sync", "process", "native", *(["ray"] if options.ray else [])):
+    chosen: list[BackendName] = ["sync", "process", "native", "ray"]
+    for backend in chosen if options.ray else chosen[:-1]:
         calls = calls_of_a_step(backend)
         files = {place for place, _ in calls if place.endswith(".py")}
         functions = {call for call in calls if call[0] in files and not call[1].startswith("<")}
@@ -44,7 +46,7 @@ def main() -> None:
     print(table(["backend", "calls", "different functions of ours", "files"], rows))
 
 
-def calls_of_a_step(backend: str) -> Counter[tuple[str, str]]:
+def calls_of_a_step(backend: BackendName) -> Counter[tuple[str, str]]:
     """The calls of one step of eight CartPoles, by place and name."""
     kwargs: dict[str, Any] = {} if backend == "native" else {"wrappers": [gymnasium.Wrapper]}
     with envfleet.make_vec("CartPole-v1", 8, backend, **kwargs) as envs:

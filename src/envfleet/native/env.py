@@ -28,7 +28,7 @@ from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
-_VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
+_VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "first_ready", "batch_size"))
 _NOTHING = StepOrder()
 
 
@@ -62,7 +62,8 @@ class NativeVectorEnv(FleetVectorEnv):
         autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
         threads: How many threads step the environments, the caller's being one. By default as many as pay off,
             measured while running, and never more than the cores.
-        batch_size: How many environments ``recv`` waits for; by default all.
+        first_ready: How many environments ``recv`` waits for; by default all.
+        batch_size: The older name of ``first_ready``.
         env_kwargs: The environment's constructor arguments, and Gymnasium's ``max_episode_steps``.
         varied: Further arguments, one dict an environment.
         origins: Where each environment's parameters come from, if they are drawn anew for every episode; takes the
@@ -77,12 +78,14 @@ class NativeVectorEnv(FleetVectorEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         *,
         threads: int | None = None,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         varied: Sequence[Mapping[str, Any]] | None = None,
         origins: Sequence[ParameterStream] | None = None,
     ) -> None:
         self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
+        batch_size = arguments.one_of_two_names(first_ready, batch_size)
         mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
         threads_wanted = checked_threads(threads) or min(usable_cores(), num_envs)
         if origins:

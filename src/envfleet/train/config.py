@@ -11,7 +11,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from envfleet import backends
-from envfleet.backends import BackendName
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
 
@@ -53,7 +52,7 @@ class TrainConfig(ABC):
     num_envs: int = 10
     seed: int = 0
     total_steps: int = 1_000_000
-    backend: BackendName = "auto"
+    backend: backends.BackendName = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import redrawn
+from envfleet.vector.arguments import one_of_two_names
 from envfleet.vector.block import FleetBlock, FleetLayout, aligned_zeros
 from envfleet.vector.engine import Order, Report, ResetOrder, Rows, StepOrder, is_turn
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
@@ -35,7 +36,8 @@ class SyncVectorEnv(FleetVectorEnv):
         observation_mode: "same" (all spaces equal), "different" (bounds may differ), or a pair
             ``(batched space, single space)``.
         autoreset_mode: When environments reset by themselves; "NextStep", "SameStep" or "Disabled".
-        batch_size: How many results ``recv`` gives at a time; by default all.
+        first_ready: How many results ``recv`` gives at a time; by default all.
+        batch_size: The older name of ``first_ready``.
         on_failure: "raise", or "restart": an environment that raises or returns what its spaces do not allow is made
             again in place, and its episode counts as truncated.
         max_restarts: How often one may be made again within ``restart_window`` seconds; None for no limit.
@@ -50,12 +52,14 @@ class SyncVectorEnv(FleetVectorEnv):
         observation_mode: ObservationMode = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         *,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         max_restarts: int | None = 10,
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         policy = checked_failure_policy(on_failure, max_restarts, restart_window, check_nan=check_nan)

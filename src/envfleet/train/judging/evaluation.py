@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import _find_spec, load_env_creator
 
+from envfleet.backends import BackendName
 from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
@@ -48,7 +49,7 @@ def evaluate(
     num_envs: int = 10,
     env_kwargs: Mapping[str, Any] | None = None,
     randomize: Mapping[str, Distribution] | None = None,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
     allow_import: AllowImport = False,
@@ -104,7 +105,7 @@ def evaluate_sweep(
     num_envs: int = 10,
     env_kwargs: Mapping[str, Any] | None = None,
     randomize: Mapping[str, Distribution] | None = None,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
     allow_import: AllowImport = False,

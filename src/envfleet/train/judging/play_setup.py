@@ -17,6 +17,7 @@ from gymnasium.envs.registration import _find_spec
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
+from envfleet.backends import BackendName
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
@@ -74,7 +75,7 @@ class PlaySetup:
             return cls(agent.config.env_id, arguments, randomize, None)
         return cls(agent.config.env_id, {**arguments, "max_episode_steps": limit}, randomize, limit)
 
-    def make_fleet(self, num_envs: int, seed: int, backend: str) -> FleetVectorEnv:
+    def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> FleetVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
         return make_vec(
             self.env_id,
@@ -83,6 +84,7 @@ class PlaySetup:
             {"autoreset_mode": AutoresetMode.SAME_STEP},
             randomize=self.randomize,
             randomize_seed=seed,
+            randomize_on="make",
             **self.env_kwargs,
         )
 

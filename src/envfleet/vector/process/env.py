@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count
+from envfleet.vector.arguments import checked_count, one_of_two_names
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pages import num_pages
@@ -45,7 +45,8 @@ class AsyncVectorEnv(FleetVectorEnv):
             Environments that wait rather than compute (for a server, a device) want one worker each.
         caller_works: The caller's process is one of the workers: while it would wait it steps a share
             itself. Faster on few cores; a crash in that share is a crash of the caller.
-        batch_size: How many environments ``recv`` waits for; by default all.
+        first_ready: How many environments ``recv`` waits for; by default all.
+        batch_size: The older name of ``first_ready``.
         on_failure: "raise", or "restart": an environment that fails, whether it raises, crashes its worker or
             exceeds ``step_timeout``, is made again in place. Its episode counts as truncated, ``infos["restarted"]``
             tells, and all others never notice; see docs/failures.md for those that share a lost worker.
@@ -72,6 +73,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         *,
         num_workers: int | None = None,
         caller_works: bool = False,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         step_timeout: float | None = None,
@@ -81,6 +83,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         check_nan: bool = False,
     ) -> None:
         _refuse_custom_worker(worker)
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
@@ -96,7 +99,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         if caller_works and (batch_size is not None or step_timeout is not None):
             raise ValueError(
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
-                "(batch_size) or for those that hang (step_timeout): leave one of them out."
+                "(first_ready) or for those that hang (step_timeout): leave one of them out."
             )
         bounds = split(len(given), _shards(len(given), num_workers, self.max_concurrency))
         tasks = [

@@ -8,7 +8,7 @@ from typing import final
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count
+from envfleet.vector.arguments import checked_count, one_of_two_names
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors, actors_that_fit, checked_demand, connect
@@ -38,7 +38,8 @@ class RayVectorEnv(FleetVectorEnv):
         num_cpus: CPUs that each actor takes of the cluster; a share, as 0.5, lets more of them on a machine.
         resources: What else each actor takes, by the names given to ``ray start --resources``: keeps actors off
             machines that do not have it.
-        batch_size: How many environments ``recv`` waits for; by default all.
+        first_ready: How many environments ``recv`` waits for; by default all.
+        batch_size: The older name of ``first_ready``.
         on_failure: "raise", or "restart": an environment that fails is made again in place, and its episode counts as
             truncated. An actor that is lost takes all of its environments along: they are made again in another.
         step_timeout: Seconds that one environment's step, reset or call may take; an actor that needs longer than
@@ -61,6 +62,7 @@ class RayVectorEnv(FleetVectorEnv):
         num_workers: int | None = None,
         num_cpus: float = 1.0,
         resources: Mapping[str, float] | None = None,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         step_timeout: float | None = None,
@@ -69,6 +71,7 @@ class RayVectorEnv(FleetVectorEnv):
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         wanted, demand = checked_count("num_workers", num_workers), checked_demand(num_cpus, resources)
