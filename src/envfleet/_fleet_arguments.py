@@ -26,6 +26,9 @@ DEFAULT_RANDOMIZE_ON = "reset"
 OF_MAKE_VEC = ("num_envs", "backend", "vector_kwargs", "wrappers", "vectorization_mode", "randomize", "randomize_seed")
 """Arguments of ``make_vec`` that somebody may have misspelt, besides those of the vector environments."""
 
+DIRECT = ("autoreset_mode", "copy", "first_ready", "num_workers", "on_failure", "step_timeout", "batch_size")
+"""Arguments of vector environments that ``make_vec`` has too."""
+
 _CLOSE_ENOUGH = 0.75
 """How alike a name must be, from 0 to 1, to be taken for a misspelt one."""
 
@@ -187,17 +190,14 @@ def check_env_kwargs(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> None:
     """
     options = backends.options()
     for name, value in env_kwargs.items():
-        meant = _closest(name, (*OF_MAKE_VEC, *options))
+        meant = name if name in options else _closest(name, (*OF_MAKE_VEC, *DIRECT)) or _closest(name, options)
         if meant is None or name in (*spec.kwargs, *MAKE_ARGUMENTS) or _constructor_accepts(spec, name):
             continue
         hint = "" if meant == name else f" (did you mean {meant!r}?)"
         if meant in options and meant not in DIRECT:
             hint += f"; write vector_kwargs={{{meant!r}: {value!r}}}"
-        raise TypeError(f"Neither make_vec nor the constructor of {spec.id} has an argument {name!r}{hint}.")
-
-
-DIRECT = ("autoreset_mode", "copy", "first_ready", "num_workers", "on_failure", "step_timeout", "batch_size")
-"""Arguments of vector environments that ``make_vec`` has too."""
+        env = spec.name if is_function(spec) else spec.id
+        raise TypeError(f"Neither make_vec nor the constructor of {env} has an argument {name!r}{hint}.")
 
 
 def _constructor(spec: EnvSpec) -> Callable[..., Any] | None:
