@@ -37,10 +37,12 @@ import numpy as np
 from harness.report import table
 
 import envfleet
+from envfleet.backends import BackendName
 from envfleet.vector.recovery import LostWorker
 
 HOME = str(Path(envfleet.__file__).parent)
 ACTIONS = np.zeros(8, np.int64)
+BACKENDS: tuple[BackendName, ...] = ("sync", "process", "native", "ray")
 RESTARTS = {"on_failure": "restart", "num_workers": 2}
 
 Calls: TypeAlias = "Counter[tuple[str, str]]"
@@ -58,7 +60,7 @@ def main() -> None:
         parser.error(f"no such walk: {', '.join(sorted(unknown))}; there are {', '.join(WALKS)}")
     rows = []
     for walk in options.walks or WALKS:
-        for backend in ("sync", "process", "native", *(["ray"] if options.ray else [])):
+        for backend in BACKENDS if options.ray else BACKENDS[:-1]:
             if walk == "recovery" and backend in ("sync", "native"):  # no workers that could be lost
                 continue
             calls = WALKS[walk](backend)
@@ -89,27 +91,27 @@ class TellsPid(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, "pid": os.getpid()}
 
 
-def fleet(backend: str, wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]], **vector_kwargs: Any) -> Any:
+def fleet(backend: BackendName, wrapper: type[gymnasium.Wrapper[Any, Any, Any, Any]], **vector_kwargs: Any) -> Any:
     """Eight CartPoles."""
     kwargs: dict[str, Any] = {} if backend == "native" else {"wrappers": [wrapper]}
     return envfleet.make_vec("CartPole-v1", len(ACTIONS), backend, vector_kwargs=vector_kwargs, **kwargs)
 
 
-def calls_of_a_step(backend: str) -> Calls:
+def calls_of_a_step(backend: BackendName) -> Calls:
     """The calls of one step."""
     with fleet(backend, gymnasium.Wrapper) as envs:
         settle(envs)
         return counted(lambda: envs.step(ACTIONS))
 
 
-def calls_of_a_reset(backend: str) -> Calls:
+def calls_of_a_reset(backend: BackendName) -> Calls:
     """The calls of one reset."""
     with fleet(backend, gymnasium.Wrapper) as envs:
         settle(envs)
         return counted(lambda: envs.reset(seed=0))
 
 
-def calls_of_a_recovery(backend: str) -> Calls:
+def calls_of_a_recovery(backend: BackendName) -> Calls:
     """The calls from a worker's loss until another goes on with its work."""
     with fleet(backend, TellsPid, **RESTARTS) as envs:
         infos = settle(envs)
@@ -186,7 +188,7 @@ def callers_that_end(frame: FrameType) -> list[FrameType]:
     return callers
 
 
-WALKS: dict[str, Callable[[str], Calls]] = {
+WALKS: dict[str, Callable[[BackendName], Calls]] = {
     "step": calls_of_a_step,
     "reset": calls_of_a_reset,
     "recovery": calls_of_a_recovery,

@@ -39,18 +39,18 @@ def all_together(envs: AsyncVectorEnv, steps: int) -> float:
 
 
 def whoever_is_ready(envs: AsyncVectorEnv, steps: int) -> float:
-    """The first `batch_size` go on while the others are still at work."""
+    """The first `first_ready` go on while the others are still at work."""
     envs.async_reset(seed=0)
     start = time.perf_counter()
-    for _ in range(steps // envs.batch_size):
+    for _ in range(steps // envs.first_ready):
         observations, _, _, _, infos = envs.recv()
         envs.send(policy(observations), infos["env_id"])
     return steps / (time.perf_counter() - start)
 
 
-def main(num_envs: int = 8, batch_size: int = 2, steps: int = 4000) -> None:
+def main(num_envs: int = 8, first_ready: int = 2, steps: int = 4000) -> None:
     """Compare both ways of stepping the same environments."""
-    with AsyncVectorEnv([make_env] * num_envs, num_workers=num_envs, batch_size=batch_size) as envs:
+    with AsyncVectorEnv([make_env] * num_envs, num_workers=num_envs, first_ready=first_ready) as envs:
         print(f"all together:     {all_together(envs, steps):>8,.0f} steps/s")
         print(f"whoever is ready: {whoever_is_ready(envs, steps):>8,.0f} steps/s")
 

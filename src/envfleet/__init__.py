@@ -1,5 +1,8 @@
 """Many copies of a reinforcement-learning environment at once, behind one batched Gymnasium interface."""
 
+import importlib
+from typing import Any
+
 from gymnasium.vector import AutoresetMode
 
 from envfleet.errors import (
@@ -25,9 +28,9 @@ from envfleet.errors import (
 from envfleet.make import make_vec
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.registration import register as _register_native_envs
-from envfleet.randomize import choice, normal, uniform
+from envfleet.randomize import Distribution, choice, normal, uniform
 from envfleet.tuning import TuningResult, tune
-from envfleet.vector import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv
+from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
 
 __version__ = "0.1.0"
 
@@ -40,9 +43,11 @@ __all__ = [
     "ClosedEnvironmentError",
     "CustomSpaceError",
     "DamagedRunError",
+    "Distribution",
     "EnvRaisedError",
     "FleetError",
     "FleetInUseError",
+    "FleetVectorEnv",
     "InvalidActionError",
     "InvalidOutputError",
     "NativeVectorEnv",
@@ -64,3 +69,16 @@ __all__ = [
     "tune",
     "uniform",
 ]
+
+_SUBPACKAGES = ("backends", "errors", "native", "testing", "train", "tuning", "typing", "vector", "wrappers")
+"""Public modules: attributes of this one, each imported when first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBPACKAGES} - {"Any", "importlib"})

@@ -4,19 +4,23 @@ A backend of your own is one more line::
 
     from envfleet import backends
 
-    backends.register(backends.Backend("mine", backends.from_functions(MyVectorEnv), "my machines"))
-    envs = envfleet.make_vec("CartPole-v1", 8, backend="mine")
+    mine = backends.register(backends.Backend("mine", backends.from_functions(MyVectorEnv), "my machines"))
+    envs = envfleet.make_vec("CartPole-v1", 8, backend=mine)
 
 ``MyVectorEnv`` is constructed as ``SyncVectorEnv`` is: from a list of functions that make one environment each, and
 ``vector_kwargs``. It holds to the contract if it passes ``envfleet.testing.VectorEnvContract``.
+
+``register`` returns the name. When a program runs, ``backend="mine"`` does as well. A type checker knows only the names
+of envfleet, so that it finds ``backend="proces"``; what ``register`` returns is accepted too.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, NewType, TypeAlias, final
 
 from gymnasium.envs.registration import EnvSpec, VectorizeMode
 
@@ -29,10 +33,17 @@ from envfleet.redraw import ParameterStream
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
 from envfleet.vector.fused_env import EnvFn
 
-__all__ = ["Backend", "FleetRequest", "from_functions", "names", "register"]
+__all__ = ["Backend", "BackendName", "FleetRequest", "RegisteredBackend", "from_functions", "names", "register"]
 
 AUTO = "auto"
 """No backend: a measurement decides which one it is."""
+
+RegisteredBackend = NewType("RegisteredBackend", str)
+"""The name of a backend in the table, as type checkers know it. When a program runs it is a plain string."""
+
+if TYPE_CHECKING:
+    BackendName: TypeAlias = Literal["auto", "native", "sync", "process", "async", "ray"] | RegisteredBackend
+    """What ``backend=`` may be. When a program runs it is a Literal of the names in the table at that moment."""
 
 
 @final
@@ -90,6 +101,9 @@ class Backend:
         suits: Whether "auto" takes it for a spec, without measuring. If it raises, "auto" takes another one, and
             ``envs.plan`` says why.
         decided_by: Names in ``vector_kwargs`` for which "auto" takes it without measuring.
+        takes: Names that ``vector_kwargs`` may hold. Others are refused, with the name that was probably meant. Empty:
+            ``make`` checks them itself.
+        counts_workers: Whether "auto" gives it ``num_workers``, as many as a measurement suggests.
     """
 
     name: str
@@ -98,6 +112,8 @@ class Backend:
     gymnasium_name: str = ""
     suits: Callable[[EnvSpec], bool] = _never
     decided_by: frozenset[str] = frozenset()
+    takes: tuple[str, ...] = ()
+    counts_workers: bool = False
 
     @property
     def name_in_specs(self) -> str:
@@ -122,32 +138,41 @@ def _compiled(request: FleetRequest) -> FleetVectorEnv:
     return make_atari(request.spec, request.num_envs, vector_kwargs, request.env_kwargs)
 
 
+def _options_of(vector_env: type[FleetVectorEnv]) -> tuple[str, ...]:
+    """What ``vector_kwargs`` may hold for a vector environment that is constructed from functions."""
+    return tuple(inspect.signature(vector_env).parameters)[1:]
+
+
 _WORKERS = ("num_workers", "max_concurrency", "worker", "context", "daemon", "shared_memory", "caller_works")
 _FAILURES = ("on_failure", "step_timeout", "start_timeout")
+_OF_COMPILED = ("copy", "observation_mode", "autoreset_mode", "threads", "first_ready", "batch_size")
 
 _table: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("native", _compiled, "compiled", suits=has_native),
-        Backend("sync", from_functions(SyncVectorEnv), "this thread"),
+        Backend("native", _compiled, "compiled", suits=has_native, takes=_OF_COMPILED),
+        Backend("sync", from_functions(SyncVectorEnv), "this thread", takes=_options_of(SyncVectorEnv)),
         Backend(
             "process",
             from_functions(AsyncVectorEnv),
             "worker processes",
             gymnasium_name=VectorizeMode.ASYNC.value,
-            decided_by=frozenset((*_WORKERS, *_FAILURES, "batch_size")),
+            decided_by=frozenset((*_WORKERS, *_FAILURES, "first_ready", "batch_size")),
+            takes=_options_of(AsyncVectorEnv),
+            counts_workers=True,
         ),
-        Backend("ray", from_functions(RayVectorEnv), "actors on several machines"),
+        Backend("ray", from_functions(RayVectorEnv), "actors on several machines", takes=_options_of(RayVectorEnv)),
     )
 }
 
 
-def register(backend: Backend) -> None:
-    """Adds a backend to the table, for this process; names that are taken are refused."""
+def register(backend: Backend) -> RegisteredBackend:
+    """Adds a backend to the table, for this process, and returns its name; names that are taken are refused."""
     for name in filter(None, (backend.name, backend.gymnasium_name)):
         if name in (AUTO, VectorizeMode.VECTOR_ENTRY_POINT.value) or find(name) is not None:
             raise ValueError(f"There is a backend {name!r} already: give yours another name.")
     _table[backend.name] = backend
+    return RegisteredBackend(backend.name)
 
 
 def names() -> tuple[str, ...]:
@@ -155,10 +180,10 @@ def names() -> tuple[str, ...]:
     return AUTO, *_table
 
 
-if TYPE_CHECKING:
-    BackendName: TypeAlias = str
-else:  # what the command line shows as choices
-    BackendName = Literal[names()]
+def __getattr__(name: str) -> Any:
+    if name == "BackendName":  # made when asked for: the command line offers what was registered until then
+        return Literal[names()]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def spellings() -> tuple[str, ...]:
@@ -175,6 +200,15 @@ def find(name: Any) -> Backend | None:
 def suitable(spec: EnvSpec) -> list[Backend]:
     """The backends that "auto" takes for a spec without measuring."""
     return [backend for backend in _table.values() if backend.suits(spec)]
+
+
+def options() -> dict[str, tuple[str, ...]]:
+    """All names that ``vector_kwargs`` may hold, each with the backends that take it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for backend in _table.values():
+        for option in backend.takes:
+            found[option] = (*found.get(option, ()), backend.name)
+    return found
 
 
 def decided_by(vector_kwargs: Iterable[str]) -> tuple[Backend, str] | None:

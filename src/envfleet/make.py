@@ -3,59 +3,178 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, cast, overload
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, VectorizeMode
+from gymnasium.vector import AutoresetMode
 
+from envfleet import _fleet_arguments as arguments
 from envfleet import backends
+from envfleet._fleet_arguments import Request
 from envfleet._single import EnvMaker, Wrapper, constructor_of, is_function, naming_missing_packages, spec_of
 from envfleet._trial import TrialLostError, TrialRaisedError, measure_apart
-from envfleet.backends import Backend, FleetRequest
+from envfleet.backends import Backend, FleetRequest, RegisteredBackend
 from envfleet.errors import EnvRaisedError, UnsupportedError
+from envfleet.native.env import NativeVectorEnv
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.plan import Plan, choose
-from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters, fresh_seed
+from envfleet.randomize import Distribution, ParameterTable, check_parameter_names, draw_parameters
 from envfleet.redraw import ParameterStream
-from envfleet.vector import FleetVectorEnv
-from envfleet.vector.arguments import positive_integer
+from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
+from envfleet.vector.failures import OnFailure
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.vector.runtime import usable_cores
+
+EnvReference: TypeAlias = str | EnvSpec | EnvMaker | OwnEnvironment
+"""What ``make_vec`` makes copies of."""
+
+VectorizationMode: TypeAlias = Literal["sync", "async", "vector_entry_point"] | VectorizeMode
+"""Gymnasium's names for backends."""
 
 _SAY_HOW_MANY = frozenset(("num_workers", "max_concurrency", "caller_works"))
 """Arguments of worker processes with which the user decides how many there are."""
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What make_vec was asked for, whether by arguments or by the spec of an earlier fleet."""
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["auto"] | RegisteredBackend | VectorizeMode = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> FleetVectorEnv: ...
 
-    num_envs: int
-    backend: str
-    vector_kwargs: dict[str, Any]
-    wrappers: tuple[Wrapper, ...]
-    randomize: Mapping[str, Distribution]
-    randomize_seed: int | None
-    randomize_on: str
-    env_kwargs: dict[str, Any]
+
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["native"] = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> NativeVectorEnv: ...
+
+
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["sync"] = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> SyncVectorEnv: ...
+
+
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["process", "async"] = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> AsyncVectorEnv: ...
+
+
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["ray"] = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> RayVectorEnv: ...
 
 
 def make_vec(
-    id: str | EnvSpec | EnvMaker | OwnEnvironment,  # noqa: A002  Gymnasium's name
+    id: EnvReference,  # noqa: A002  Gymnasium's name
     num_envs: int = 1,
     backend: str | VectorizeMode = "auto",
-    vector_kwargs: dict[str, Any] | None = None,
+    vector_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
     *,
     vectorization_mode: str | VectorizeMode | None = None,
+    autoreset_mode: str | AutoresetMode | None = None,
+    copy: bool | None = None,
+    first_ready: int | None = None,
+    num_workers: int | None = None,
+    on_failure: OnFailure | None = None,
+    step_timeout: float | None = None,
     batch_size: int | None = None,
     randomize: Mapping[str, Distribution] | None = None,
     randomize_seed: int | None = None,
-    randomize_on: str = "make",
+    randomize_on: Literal["reset", "make"] = "reset",
     **env_kwargs: Any,
 ) -> FleetVectorEnv:
     """Makes ``num_envs`` copies of an environment behind one batched interface.
+
+    docs/make_vec.md describes every argument, with those of each backend.
 
     Args:
         id: A registered id, MODULE:ID, FILE.py:CLASS, an EnvSpec (that of an earlier fleet makes the same fleet
@@ -67,40 +186,62 @@ def make_vec(
             which one more environment is made, stepped and closed in a process of its own. ``envs.plan`` says what was
             picked and why. ``envfleet.backends`` is the table of all of them, to which you can add your own.
         vector_kwargs: Further arguments of NativeVectorEnv, SyncVectorEnv, AsyncVectorEnv or RayVectorEnv, such as
-            ``autoreset_mode``.
+            ``max_restarts``.
         wrappers: Applied to each environment, the first one innermost.
         vectorization_mode: Gymnasium's name for ``backend``: "sync" or "async". With "vector_entry_point"
             the environment's own vectorised implementation is made as Gymnasium makes it; it is then no
             FleetVectorEnv, whatever the type says.
-        batch_size: How many results ``recv`` waits for, see docs/first_ready.md; by default those of all.
+        autoreset_mode: When environments reset by themselves: NEXT_STEP (the default), SAME_STEP or DISABLED, as
+            Gymnasium's enum, its value ("SameStep") or its name ("SAME_STEP"). This argument and the next five are
+            those of the vector environments; in ``vector_kwargs`` they do the same.
+        copy: Whether observations are the caller's to keep (the default), or live views.
+        first_ready: How many results ``recv`` waits for, see docs/first_ready.md; by default those of all.
+        num_workers: How many worker processes or Ray actors.
+        on_failure: "raise" (the default), or "restart": an environment that fails is made again in place.
+        step_timeout: Seconds after which an environment counts as hanging; by default it is waited for.
+        batch_size: The older name of ``first_ready``.
         randomize: Distributions of constructor parameters by name: ``{"gravity": uniform(-12, -8)}`` gives
             every environment a gravity of its own; ``envs.parameters`` shows them.
         randomize_seed: Fixes these parameters; by default fresh entropy.
-        randomize_on: "make": they are drawn once, when the environments are made. "reset": every episode has its own,
-            see docs/randomization.md; ``reset(seed=...)`` then fixes them too. Python environments are made again for
-            that, which costs what making one costs; compiled ones are not.
-        **env_kwargs: Passed to the environment's constructor (for ids, to ``gymnasium.make``).
+        randomize_on: "reset": every episode has its own, see docs/randomization.md; ``reset(seed=...)`` then fixes
+            them too. Python environments are made again for that, which costs what making one costs; compiled ones
+            are not. "make": they are drawn once, when the environments are made.
+        **env_kwargs: Passed to the environment's constructor (for ids, to ``gymnasium.make``). If the constructor has
+            an argument called like one of the six above, it gets that one too; use ``vector_kwargs`` for the fleet's.
     """
     spec = spec_of(id)
-    asked = _Request(
-        positive_integer("num_envs", num_envs),
-        _checked_backend(backend, vectorization_mode),
-        _with_batch_size(vector_kwargs, batch_size),
-        tuple(wrappers or ()),
-        dict(randomize or {}),
-        randomize_seed,
-        _checked_randomize_on(randomize_on),
-        env_kwargs,
+    of_fleet, of_env = arguments.shared_out(
+        spec,
+        {
+            "autoreset_mode": autoreset_mode,
+            "copy": copy,
+            "first_ready": first_ready,
+            "num_workers": num_workers,
+            "on_failure": on_failure,
+            "step_timeout": step_timeout,
+            "batch_size": batch_size,
+        },
     )
-    _refuse_given_and_randomised(asked)
-    request = _merge_with_spec(spec, asked)
+    arguments.check_env_kwargs(spec, env_kwargs)
+    asked = Request(
+        arguments.checked_num_envs(num_envs),
+        arguments.checked_backend(backend, vectorization_mode),
+        arguments.joined_vector_kwargs(vector_kwargs, of_fleet),
+        arguments.checked_wrappers(wrappers),
+        arguments.checked_randomize(randomize),
+        randomize_seed,
+        arguments.checked_randomize_on(randomize_on),
+        {**env_kwargs, **of_env},
+    )
+    arguments.refuse_given_and_randomised(asked)
+    request = arguments.joined_with_spec(spec, asked)
     if request.backend == VectorizeMode.VECTOR_ENTRY_POINT.value:
         return _gymnasiums_own(spec, request)
     with naming_missing_packages(spec):
         return _make_fleet(replace(spec, kwargs={}), request)
 
 
-def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
+def _make_fleet(spec: EnvSpec, request: Request) -> FleetVectorEnv:
     if spec.entry_point is None:
         raise gymnasium.error.Error(f"{spec.id} has no entry point to make single environments from.")
     parameters = _draw(spec, request)
@@ -114,9 +255,10 @@ def _make_fleet(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
         _streams(request),
     )
     asked = backends.find(request.backend)
+    arguments.check_vector_kwargs(asked, request.vector_kwargs)
     backend, envs = _make_automatically(wanted) if asked is None else (asked, _make_with(asked, wanted))
     envs._drawn_once = parameters
-    envs.spec = _spec_to_make_again(spec, request, backend)
+    envs.spec = arguments.spec_to_make_again(spec, request, backend)
     return envs
 
 
@@ -146,6 +288,7 @@ def _make_automatically(wanted: FleetRequest) -> tuple[Backend, FleetVectorEnv]:
     plan = _plan(wanted)
     chosen = backends.find(plan.backend)
     assert chosen is not None
+    arguments.check_vector_kwargs(chosen, wanted.vector_kwargs)
     envs = chosen.make(replace(wanted, vector_kwargs={**plan.vector_kwargs, **wanted.vector_kwargs}))
     envs.plan = plan.sentence + remarks
     return chosen, envs
@@ -156,8 +299,7 @@ def _plan(wanted: FleetRequest) -> Plan:
     if decided is not None:
         backend, argument = decided
         plan = Plan(backend.name, f"{backend.name}: the argument {argument!r} needs {backend.where}.")
-        counts_workers = backend.name == "process" and wanted.num_envs > 1
-        return _with_workers(plan, wanted) if counts_workers else plan
+        return _with_workers(plan, wanted) if backend.counts_workers and wanted.num_envs > 1 else plan
     if wanted.num_envs == 1:
         return Plan("sync", "sync: with one environment there is nothing to run side by side.")
     try:
@@ -187,7 +329,7 @@ def _with_workers(plan: Plan, wanted: FleetRequest) -> Plan:
     return Plan(plan.backend, sentence, {"num_workers": workers})
 
 
-def _streams(request: _Request) -> tuple[ParameterStream, ...] | None:
+def _streams(request: Request) -> tuple[ParameterStream, ...] | None:
     """Where each environment's parameters come from, if every episode has its own."""
     if not request.randomize or request.randomize_on != "reset":
         return None
@@ -195,76 +337,7 @@ def _streams(request: _Request) -> tuple[ParameterStream, ...] | None:
     return tuple(ParameterStream(request.randomize, request.randomize_seed, i) for i in range(request.num_envs))
 
 
-def _checked_backend(backend: Any, vectorization_mode: Any) -> str:
-    """What was asked for: the name of a backend, "auto", or Gymnasium's name for an environment's own vectorisation."""
-    mode = VectorizeMode.VECTOR_ENTRY_POINT.value
-    names = (*backends.spellings(), mode)
-    chosen = set()
-    for name, value in (("backend", backend), ("vectorization_mode", vectorization_mode)):
-        value = value.value if isinstance(value, VectorizeMode) else value
-        if value is None:
-            continue
-        if value not in names:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}.")
-        found = backends.find(value)
-        chosen.add(value if found is None else found.name)
-    explicit = sorted(chosen - {backends.AUTO})
-    if len(explicit) > 1:
-        raise ValueError(f"backend={backend!r} and vectorization_mode={vectorization_mode!r} contradict each other.")
-    return explicit[0] if explicit else backends.AUTO
-
-
-def _merge_with_spec(spec: EnvSpec, asked: _Request) -> _Request:
-    """A fleet's spec carries its own arguments among the environment's; contradictions are refused."""
-    saved = dict(spec.kwargs)
-    mode = saved.pop("vectorization_mode", None)
-    backend = _checked_backend(mode, None) if mode is not None else None
-    randomize = _agreed("randomize", asked.randomize, {}, saved.pop("randomize", None))
-    seed = _agreed("randomize_seed", asked.randomize_seed, None, saved.pop("randomize_seed", None))
-    return _Request(
-        num_envs=_agreed("num_envs", asked.num_envs, 1, saved.pop("num_envs", None)),
-        backend=_agreed("backend", asked.backend, "auto", backend),
-        vector_kwargs={**saved.pop("vector_kwargs", {}), **asked.vector_kwargs},
-        wrappers=_agreed("wrappers", asked.wrappers, (), saved.pop("wrappers", None)),
-        randomize=randomize,
-        randomize_seed=fresh_seed() if randomize and seed is None else seed,
-        randomize_on=_agreed("randomize_on", asked.randomize_on, "make", saved.pop("randomize_on", None)),
-        env_kwargs={**saved, **asked.env_kwargs},
-    )
-
-
-def _agreed(name: str, asked: Any, default: Any, saved: Any) -> Any:
-    """What the caller asked for, or what the spec says where the caller asked for nothing."""
-    if saved is None:
-        return asked
-    saved = tuple(saved) if isinstance(saved, list) else saved
-    if asked not in (default, saved):
-        raise ValueError(f"{name}={asked!r} contradicts the spec, which says {saved!r}: change spec.kwargs instead.")
-    return saved
-
-
-def _with_batch_size(vector_kwargs: dict[str, Any] | None, batch_size: int | None) -> dict[str, Any]:
-    given = dict(vector_kwargs or {})
-    if batch_size is None:
-        return given
-    if given.get("batch_size", batch_size) != batch_size:
-        raise TypeError(f"batch_size={batch_size!r} contradicts vector_kwargs, which say {given['batch_size']!r}.")
-    return {**given, "batch_size": batch_size}
-
-
-def _checked_randomize_on(when: Any) -> str:
-    if when not in ("make", "reset"):
-        raise ValueError(f"randomize_on must be 'make' (once) or 'reset' (for every episode), got {when!r}.")
-    return str(when)
-
-
-def _refuse_given_and_randomised(asked: _Request) -> None:
-    twice = sorted(asked.randomize.keys() & asked.env_kwargs.keys())
-    if twice:
-        raise TypeError(f"{', '.join(twice)} cannot be both randomised and given as a constructor argument.")
-
-
-def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
+def _draw(spec: EnvSpec, request: Request) -> ParameterTable | None:
     if not request.randomize:
         return None
     made_by_gymnasium = () if is_function(spec) else MAKE_ARGUMENTS
@@ -274,25 +347,7 @@ def _draw(spec: EnvSpec, request: _Request) -> ParameterTable | None:
     return draw_parameters(request.randomize, request.num_envs, request.randomize_seed)
 
 
-def _spec_to_make_again(spec: EnvSpec, request: _Request, backend: Backend) -> EnvSpec:
-    """As Gymnasium lays it out, so that ``gymnasium.make_vec`` reads it too where it knows the arguments."""
-    kwargs: dict[str, Any] = {
-        **request.env_kwargs,
-        "num_envs": request.num_envs,
-        "vectorization_mode": backend.name_in_specs,
-    }
-    optional = {
-        "vector_kwargs": request.vector_kwargs,
-        "wrappers": request.wrappers,
-        "randomize": request.randomize,
-        "randomize_seed": request.randomize_seed,
-        "randomize_on": None if request.randomize_on == "make" else request.randomize_on,
-    }
-    kwargs.update({name: value for name, value in optional.items() if value not in (None, {}, ())})
-    return replace(spec, kwargs=kwargs)
-
-
-def _gymnasiums_own(spec: EnvSpec, request: _Request) -> FleetVectorEnv:
+def _gymnasiums_own(spec: EnvSpec, request: Request) -> FleetVectorEnv:
     if request.randomize:
         raise TypeError("An environment's own vectorised implementation cannot be randomised: pick another backend.")
     envs = gymnasium.make_vec(

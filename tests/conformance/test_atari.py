@@ -210,7 +210,7 @@ def test_single_games_cannot_be_looked_at_and_the_error_says_what_to_do(name: st
         ({"obs_type": "rgb"}, "does not support the argument 'obs_type'"),
         ({"render_mode": "rgb_array"}, "does not support the argument 'render_mode'"),
         ({"max_episode_steps": 10}, "does not support the argument 'max_episode_steps'"),
-        ({"num_threads": 2}, "does not support the argument 'num_threads'"),
+        ({"num_threads": 2}, r"'num_threads' \(did you mean 'threads'\?\); write vector_kwargs={'threads': 2}"),
         ({"vector_kwargs": {"batch_size": 2}}, "does not support the vector_kwargs argument 'batch_size'"),
         ({"vector_kwargs": {"on_failure": "restart"}}, "does not support the vector_kwargs argument 'on_failure'"),
         ({"vector_kwargs": {"autoreset_mode": "Disabled"}}, "does not support autoreset_mode 'Disabled'"),

@@ -142,7 +142,7 @@ def test_the_arguments_of_the_fleet_pass_through_gymnasium() -> None:
     envs.close()
     with pytest.raises(ValueError, match="threads must be a positive integer or None, got 0"):
         gym.make_vec("envfleet/CartPole-v1", 8, threads=0)
-    with pytest.raises(ValueError, match=r"batch_size. must be between 1 and .* 8, got 9"):
+    with pytest.raises(ValueError, match=r"first_ready. must be between 1 and .* 8, got 9"):
         gym.make_vec("envfleet/CartPole-v1", 8, batch_size=9)
 
 

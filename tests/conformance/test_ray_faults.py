@@ -299,7 +299,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
         ({"resources": {"simulator": "many"}}, "'simulator' must be a number"),
         ({"resources": {"GPU": 1}}, "`resources` are those you gave names to"),
         ({"on_failure": "ignore"}, "`on_failure` must be"),
-        ({"batch_size": 9}, "`batch_size` must be between 1"),
+        ({"batch_size": 9}, "`first_ready` must be between 1"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_starts(arguments: dict[str, Any], message: str) -> None:

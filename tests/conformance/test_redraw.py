@@ -387,10 +387,21 @@ def test_when_to_draw_is_checked() -> None:
 
 
 @pytest.mark.parametrize("make", [Drifting, "Pendulum-v1"])
-def test_drawn_once_is_still_the_default(make: Callable[..., Any] | str) -> None:
+def test_every_episode_draws_its_own_unless_they_are_drawn_once(make: Callable[..., Any] | str) -> None:
     randomize = DRIFTING if callable(make) else WORK[make]
-    with make_vec(make, N, "sync", randomize=randomize, randomize_seed=5) as envs:
-        before = envs.parameters
+    for arguments, kept in (({}, False), ({"randomize_on": "reset"}, False), ({"randomize_on": "make"}, True)):
+        with make_vec(make, N, "sync", randomize=randomize, randomize_seed=5, **arguments) as envs:
+            before = envs.parameters
+            play(envs, 20)
+            envs.reset()
+            assert (envs.parameters == before) is kept
+
+
+def test_a_spec_from_before_there_was_a_choice_draws_once() -> None:
+    with make_vec(Drifting, N, "sync", randomize=DRIFTING, randomize_seed=5, randomize_on="make") as envs:
+        spec, before = envs.spec, envs.parameters
+    del spec.kwargs["randomize_on"]
+    with make_vec(spec) as envs:
         play(envs, 20)
         assert envs.parameters == before
 

@@ -54,7 +54,7 @@ def test_a_registered_backend_is_used_by_make_vec_and_by_its_spec() -> None:
         with make_vec(envs.spec) as again:
             assert (again.plan, again.copy, again.spec) == (envs.plan, False, envs.spec)
     randomize = {"max_episode_steps": envfleet.choice([10, 20])}
-    with make_vec("CartPole-v1", 6, "sdrawkcab", randomize=randomize) as envs:
+    with make_vec("CartPole-v1", 6, "sdrawkcab", randomize=randomize, randomize_on="make") as envs:
         assert envs.parameters is not None
         drawn = envs.parameters["max_episode_steps"].tolist()
         assert envs.get_attr("_max_episode_steps") == tuple(reversed(drawn))

@@ -221,6 +221,7 @@ def test_a_fleet_is_made_again_from_its_spec(backend: str, way: Any, counter_id:
         vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP, "copy": False},
         wrappers=[shifted],
         randomize={"mass": uniform(1, 2)},
+        randomize_on="make",
         wind=True,
     ) as envs:
         expected = copy.deepcopy(trajectory(envs))

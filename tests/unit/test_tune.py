@@ -141,7 +141,7 @@ def test_the_native_backend_is_tried_where_there_is_one(native: bool) -> None:
         (Setup(8, "process", {"num_workers": 2}), busy(1.0), 4.0),
         (Setup(8, "process", {"num_workers": 4}), busy(1.0), 4.0),
         (Setup(8, "process", {"num_workers": 4}), waiting(1.0), 2.0),
-        (Setup(8, "process", {"num_workers": 8, "batch_size": 4}), waiting(1.0), 1.0),
+        (Setup(8, "process", {"num_workers": 8, "first_ready": 4}), waiting(1.0), 1.0),
     ],
 )
 def test_how_long_a_step_should_take(setup: Setup, cost: EnvCost, step: float) -> None:
@@ -155,7 +155,7 @@ def result(speeds: dict[str, tuple[float, ...]], **changes: Any) -> TuningResult
     kinds = {
         "sync": Setup(8, "sync"),
         "caller": Setup(8, "process", {"num_workers": 2, "caller_works": True}),
-        "ready": Setup(8, "process", {"num_workers": 2, "batch_size": 4}),
+        "ready": Setup(8, "process", {"num_workers": 2, "first_ready": 4}),
     }
     candidates = tuple(Candidate(kinds[kind], figures, (0.1,) * len(figures)) for kind, figures in speeds.items())
     values: dict[str, Any] = {
@@ -191,7 +191,7 @@ def test_what_was_not_measured_cannot_win() -> None:
 def test_if_first_ready_wins_the_best_for_a_step_loop_is_told_too() -> None:
     found = result({"sync": (100, 100, 100), "caller": (150, 150, 150), "ready": (200, 200, 200)})
     text = str(found)
-    assert found.best.setup.batch_size == 4
+    assert found.best.setup.first_ready == 4
     assert "75% of that speed" in text
     assert found.code_of(found.candidates[1]) in text
     assert "envs.recv()" in text
@@ -248,14 +248,14 @@ class LoggingEnv(CounterEnv):
     [
         Setup(4, "sync"),
         Setup(4, "process", {"num_workers": 2}),
-        Setup(4, "process", {"num_workers": 2, "batch_size": 2}),
+        Setup(4, "process", {"num_workers": 2, "first_ready": 2}),
     ],
     ids=lambda setup: setup.name,
 )
 def test_steps_are_counted_and_resets_are_not(setup: Setup, length: int, tmp_path: Path) -> None:
     turn = Bench(LoggingEnv, {"folder": tmp_path, "length": length}).fleet(setup, 0.0, 0.1)
     taken = sum(int(path.read_text()) for path in tmp_path.iterdir())
-    under_way = 0 if setup.batch_size is None else setup.num_envs
+    under_way = 0 if setup.first_ready is None else setup.num_envs
     assert taken - under_way <= turn.steps <= taken
     assert turn.steps > 0
     assert turn.seconds >= 0.1
@@ -280,7 +280,7 @@ def test_an_environment_is_tuned_in_the_time_given() -> None:
     assert told[0] == "one environment alone"
     assert "round 1 of" in told[1]
     assert found.best.speeds
-    assert found.best_to_step.setup.batch_size is None
+    assert found.best_to_step.setup.first_ready is None
     assert found.bare_speeds[0] > 0
     assert "max_episode_steps=7" in found.code
     for candidate in found.candidates:
@@ -297,7 +297,7 @@ def test_every_line_to_paste_runs() -> None:
         exec(found.code_of(candidate), names)
         with names["envs"] as envs:
             assert envs.num_envs == 2
-            assert candidate.setup.batch_size in (None, envs.batch_size)
+            assert candidate.setup.first_ready in (None, envs.batch_size)
             assert envs.spec.kwargs["max_episode_steps"] == 7
 
 

@@ -14,6 +14,7 @@ from gymnasium import Space
 from gymnasium.envs.registration import EnvSpec as GymnasiumSpec
 
 from envfleet._single import make_env, spec_of
+from envfleet.backends import BackendName
 from envfleet.errors import UnsupportedError
 from envfleet.make import make_vec
 from envfleet.native.atari import has_atari
@@ -52,7 +53,7 @@ class PoolConfig:
     seed: int
     env_seeds: list[int | None]
     num_threads: int
-    backend: str
+    backend: BackendName
     render_env_id: int
     env_kwargs: dict[str, Any]
 
@@ -173,7 +174,7 @@ def fleet_for(config: PoolConfig) -> FleetVectorEnv:
         backend = "process" if backend in ("auto", "native") else backend
     compiled = backend == "native" or (backend == "auto" and has_native(config.spec))
     vector_kwargs = _threads("threads" if compiled else "num_workers", config) if backend != "sync" else {}
-    return make_vec(task_id, config.num_envs, backend, vector_kwargs, batch_size=config.batch_size, **env_kwargs)
+    return make_vec(task_id, config.num_envs, backend, vector_kwargs, first_ready=config.batch_size, **env_kwargs)
 
 
 def _threads(name: str, config: PoolConfig) -> dict[str, Any]:

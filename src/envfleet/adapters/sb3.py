@@ -26,6 +26,7 @@ from envfleet._optional import needs
 from envfleet._single import spec_of
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._sb3_single import SingleEnv
+from envfleet.backends import BackendName
 from envfleet.native.atari import AtariVectorEnv
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.own.environment import OwnEnvironment
@@ -75,7 +76,7 @@ def make_sb3_vec_env(
     monitor_kwargs: dict[str, Any] | None = None,
     wrapper_kwargs: dict[str, Any] | None = None,
     *,
-    backend: str | None = None,
+    backend: BackendName | None = None,
 ) -> FleetVecEnv:
     """Makes a monitored ``VecEnv``, as Stable-Baselines3's ``make_vec_env`` does.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet import backends
-from envfleet.backends import BackendName
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
 from envfleet.cli.permission import Permission
@@ -51,7 +50,7 @@ class _Options:
     randomize: Annotated[Randomize, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
     stochastic: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
     num_envs: int = 10
-    backend: Annotated[BackendName, arg(help=f"where they run: {backends.described()}.")] = "auto"
+    backend: Annotated[backends.BackendName, arg(help=f"where they run: {backends.described()}.")] = "auto"
     as_json: Annotated[bool, FlagCreatePairsOff, arg(name="json", help_behavior_hint="")] = False
     permission: OmitArgPrefixes[Permission] = field(default_factory=Permission)
 

@@ -329,7 +329,13 @@ def make_atari(
 ) -> AtariVectorEnv:
     """What ``make_vec`` makes; an UnsupportedError names what ale-py cannot do."""
     # Observations are always fresh arrays: whoever would take views gets more than asked for.
-    implied = (("observation_mode", "same"), ("copy", True), ("copy", False), ("batch_size", None))
+    implied = (
+        ("observation_mode", "same"),
+        ("copy", True),
+        ("copy", False),
+        ("first_ready", None),
+        ("batch_size", None),
+    )
     rest = {name: value for name, value in vector_kwargs.items() if (name, value) not in implied}
     unknown = sorted(rest.keys() - {"autoreset_mode", "threads"})
     if unknown:

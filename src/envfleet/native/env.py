@@ -28,7 +28,7 @@ from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
-_VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "batch_size"))
+_VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "first_ready", "batch_size"))
 _NOTHING = StepOrder()
 
 
@@ -74,12 +74,14 @@ class NativeVectorEnv(FleetVectorEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         *,
         threads: int | None = None,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         env_kwargs: Mapping[str, Any] | None = None,
         varied: Sequence[Mapping[str, Any]] | None = None,
         origins: Sequence[ParameterStream] | None = None,
     ) -> None:
         self.spec = gymnasium.spec(spec) if isinstance(spec, str) else spec
+        batch_size = arguments.one_of_two_names(first_ready, batch_size)
         mode, kind = checked_mode(autoreset_mode), _kind_of(self.spec)
         threads_wanted = checked_threads(threads) or min(usable_cores(), num_envs)
         if origins:

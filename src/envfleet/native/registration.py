@@ -46,11 +46,12 @@ def make_fleet(
     copy: bool = True,
     autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
     threads: int | None = None,
+    first_ready: int | None = None,
     batch_size: int | None = None,
     **env_kwargs: Any,
 ) -> NativeVectorEnv:
     """Makes what ``gymnasium.make_vec`` asks for; all arguments as for NativeVectorEnv."""
-    of_fleet: dict[str, Any] = {"threads": threads, "batch_size": batch_size}
+    of_fleet: dict[str, Any] = {"threads": threads, "first_ready": first_ready, "batch_size": batch_size}
     try:
         return NativeVectorEnv(env_id, num_envs, copy, autoreset_mode, **of_fleet, env_kwargs=env_kwargs)
     except UnsupportedError as error:

@@ -14,7 +14,6 @@ from envfleet import backends
 from envfleet._names import explains_settings
 from envfleet._references import named
 from envfleet._single import EnvMaker, check_maker
-from envfleet.backends import BackendName
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
 
@@ -75,7 +74,7 @@ class TrainConfig(ABC):
     num_envs: int = 10
     seed: int = 0
     total_steps: int = 1_000_000
-    backend: BackendName = "auto"
+    backend: backends.BackendName = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)

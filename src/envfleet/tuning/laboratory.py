@@ -138,7 +138,7 @@ class Bench(gymnasium.Env[Any, Any]):
         with self._make(setup) as envs:
             envs.reset(seed=0)
             ready = time.perf_counter() - start
-            loop = _Lockstep(envs) if setup.batch_size is None else _FirstReady(envs, setup.batch_size)
+            loop = _Lockstep(envs) if setup.first_ready is None else _FirstReady(envs, setup.first_ready)
             if lead_in:
                 loop.run(lead_in)
             return Turn(*loop.run(seconds), ready)
@@ -212,8 +212,8 @@ class _Lockstep:
 class _FirstReady:
     """Steps the environments that are ready."""
 
-    def __init__(self, envs: FleetVectorEnv, batch_size: int) -> None:
-        self._envs, self._actions = envs, _samples(batch_space(envs.single_action_space, batch_size))
+    def __init__(self, envs: FleetVectorEnv, first_ready: int) -> None:
+        self._envs, self._actions = envs, _samples(batch_space(envs.single_action_space, first_ready))
         self._resets_take_rows = _resets_take_rows(envs)
         self._resting = np.zeros(envs.num_envs, np.bool_)
         envs.send(next(_samples(envs.action_space)))

@@ -73,7 +73,7 @@ class TuningResult:
     @property
     def best_to_step(self) -> Candidate:
         """The best candidate for a ``step()`` loop, without ``send`` and ``recv``."""
-        lockstep = tuple(candidate for candidate in self.candidates if candidate.setup.batch_size is None)
+        lockstep = tuple(candidate for candidate in self.candidates if candidate.setup.first_ready is None)
         return _best(lockstep) if any(candidate.speeds for candidate in lockstep) else self.best
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from envfleet.backends import BackendName, RegisteredBackend
 from envfleet.plan import StepCost, choose
 
 _PROCESS_START = 0.02
@@ -24,13 +25,13 @@ class Setup:
     """
 
     num_envs: int
-    backend: str
+    backend: BackendName
     vector_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def batch_size(self) -> int | None:
+    def first_ready(self) -> int | None:
         """How many results ``recv`` waits for; None for a fleet that is stepped as a whole."""
-        size: int | None = self.vector_kwargs.get("batch_size")
+        size: int | None = self.vector_kwargs.get("first_ready")
         return size
 
     @property
@@ -46,7 +47,7 @@ class Setup:
             return self.backend
         if self.vector_kwargs.get("caller_works"):
             return f"process, {_plural(self.workers - 1, 'worker')} and the caller"
-        ready = "" if self.batch_size is None else f", first {self.batch_size} ready"
+        ready = "" if self.first_ready is None else f", first {self.first_ready} ready"
         return f"process, {_plural(self.workers, 'worker')}{ready}"
 
 
@@ -81,7 +82,7 @@ class Expectation:
 def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, suitable: Sequence[str] = ()) -> list[Setup]:
     """What to compare, the simplest first; ``suitable`` are backends that "auto" would take without measuring."""
     side_by_side = min(cores, num_envs)
-    found = [Setup(num_envs, "sync"), *(Setup(num_envs, backend) for backend in suitable)]
+    found = [Setup(num_envs, "sync"), *(Setup(num_envs, RegisteredBackend(name)) for name in suitable)]
     if side_by_side > 1:
         found.append(Setup(num_envs, "process", {"num_workers": side_by_side, "caller_works": True}))
     crews = {1, cores, 2 * cores}
@@ -92,7 +93,7 @@ def setups(num_envs: int, cores: int, cost: EnvCost, *, first_ready: bool, suita
         found.append(Setup(num_envs, "process", {"num_workers": workers}))
     if first_ready:
         batches = sorted({num_envs // 2, num_envs // 4} - {0}, reverse=True)
-        found += [Setup(num_envs, "process", {"num_workers": side_by_side, "batch_size": size}) for size in batches]
+        found += [Setup(num_envs, "process", {"num_workers": side_by_side, "first_ready": size}) for size in batches]
     return found
 
 
@@ -105,7 +106,7 @@ def expect(setup: Setup, cores: int, cost: EnvCost) -> Expectation:
     preparation = in_a_row * (cost.make + cost.reset)
     if setup.backend == "process":
         preparation += setup.workers * _PROCESS_START
-    return Expectation(preparation, math.ceil((setup.batch_size or setup.num_envs) / at_once) * cost.step.wall)
+    return Expectation(preparation, math.ceil((setup.first_ready or setup.num_envs) / at_once) * cost.step.wall)
 
 
 def code(env: str, setup: Setup, env_kwargs: Mapping[str, Any]) -> str:
@@ -116,7 +117,7 @@ def code(env: str, setup: Setup, env_kwargs: Mapping[str, Any]) -> str:
         arguments.append(f"vector_kwargs={{{items}}}")
     arguments += [f"{name}={_literal(value)}" for name, value in env_kwargs.items()]
     line = f"envs = envfleet.make_vec({', '.join(arguments)})"
-    if setup.batch_size is None:
+    if setup.first_ready is None:
         return line
     return "\n".join(
         [
@@ -124,7 +125,7 @@ def code(env: str, setup: Setup, env_kwargs: Mapping[str, Any]) -> str:
             "envs.async_reset(seed=0)",
             "for _ in range(1_000):",
             "    observations, rewards, terminateds, truncateds, infos = envs.recv()",
-            f'    envs.send(policy(observations), infos["env_id"])  # your policy, for {setup.batch_size} at a time',
+            f'    envs.send(policy(observations), infos["env_id"])  # your policy, for {setup.first_ready} at a time',
         ]
     )
 

@@ -135,9 +135,19 @@ def checked_batch_size(batch_size: Any, num_envs: int) -> int:
         return num_envs
     if not is_integer(batch_size) or not 0 < batch_size <= num_envs:
         raise ValueError(
-            f"`batch_size` must be between 1 and the number of environments, {num_envs}, got {batch_size!r}."
+            f"`first_ready` must be between 1 and the number of environments, {num_envs}, got {batch_size!r}."
         )
     return int(batch_size)
+
+
+def one_of_two_names(first_ready: Any, batch_size: Any) -> Any:
+    """What was given as ``first_ready`` or as ``batch_size``, its older name."""
+    if first_ready is not None and batch_size is not None and first_ready != batch_size:
+        raise TypeError(
+            f"first_ready={first_ready!r} and batch_size={batch_size!r} contradict each other: batch_size is the older "
+            "name of first_ready. Leave it out."
+        )
+    return batch_size if first_ready is None else first_ready
 
 
 def spread(values: Any, chosen: Sequence[int], num_envs: int) -> list[Any]:
@@ -193,7 +203,8 @@ SHARED_ARGUMENTS: Mapping[str, str] = {
     "observation_mode": '"same" (all spaces equal), "different" (bounds may differ), or a pair ``(batched space, '
     "single space)``.",
     "autoreset_mode": 'When environments reset by themselves: "NextStep", "SameStep" or "Disabled".',
-    "batch_size": "How many environments ``recv`` waits for; by default all.",
+    "first_ready": "How many environments ``recv`` waits for; by default all.",
+    "batch_size": "The older name of ``first_ready``.",
     "on_failure": '"raise", or "restart": an environment that raises, or returns what its spaces do not allow, is '
     'made again in place. Its episode counts as truncated, and ``infos["restarted"]`` tells. A worker that is lost is '
     "started again with its environments; docs/failures.md says which of them go on as if nothing had happened.",

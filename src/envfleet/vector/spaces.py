@@ -59,12 +59,15 @@ class FleetSpaces:
 
 
 def checked_mode(autoreset_mode: str | AutoresetMode) -> AutoresetMode:
-    """The mode itself or by its name ("NextStep", "SameStep", "Disabled")."""
-    try:
-        return AutoresetMode(autoreset_mode)
-    except ValueError:
-        names = [mode.value for mode in AutoresetMode]
-        raise ValueError(f"autoreset_mode must be one of {names}, got {autoreset_mode!r}.") from None
+    """The mode itself, or by its value ("SameStep") or name ("SAME_STEP"), in upper or lower case."""
+    if isinstance(autoreset_mode, AutoresetMode):
+        return autoreset_mode
+    written = autoreset_mode.replace("_", "").lower() if isinstance(autoreset_mode, str) else None
+    for mode in AutoresetMode:
+        if written == mode.value.lower():
+            return mode
+    names = [mode.value for mode in AutoresetMode]
+    raise ValueError(f"autoreset_mode must be one of {names}, got {autoreset_mode!r}.")
 
 
 def checked_observation_mode(mode: ObservationMode) -> ObservationMode:

@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import documented
+from envfleet.vector.arguments import documented, one_of_two_names
 from envfleet.vector.block import FleetLayout, aligned_zeros
 from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
@@ -32,7 +32,7 @@ class SyncVectorEnv(FleetVectorEnv):
     """Runs the environments one after another in the caller's thread.
 
     Args:
-        batch_size: How many results ``recv`` gives at a time; by default all.
+        first_ready: How many results ``recv`` gives at a time; by default all.
     """
 
     def __init__(
@@ -42,12 +42,14 @@ class SyncVectorEnv(FleetVectorEnv):
         observation_mode: ObservationMode = "same",
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         *,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         max_restarts: int | None = 10,
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         policy = checked_failure_policy(on_failure, max_restarts, restart_window, check_nan=check_nan)

@@ -77,7 +77,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
 
     Attributes:
         plan: One sentence: what runs the environments, and why.
-        batch_size: How many results ``recv`` waits for.
+        batch_size: How many results ``recv`` waits for; ``first_ready`` is the same.
     """
 
     closed = True  # until there is something to close
@@ -105,6 +105,11 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
     def parameters(self) -> ParameterTable | None:
         """The randomised parameters that each environment has now, or None if none are."""
         return table_of(self._randomize, self._block.parameter_cells()) if self._randomize else self._drawn_once
+
+    @property
+    def first_ready(self) -> int:
+        """How many results ``recv`` waits for."""
+        return self.batch_size
 
     # -- reset ----------------------------------------------------------------------------------------
 
@@ -239,7 +244,7 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             self._state.send(rows, send)
 
     def recv(self, timeout: float | None = None) -> StepResult:
-        """Waits for the first ``batch_size`` environments (or as many as are at work) and returns their results.
+        """Waits for the first ``first_ready`` environments (or as many as are at work) and returns their results.
 
         With native environments the caller steps some itself instead of waiting; no timeout ends that.
 

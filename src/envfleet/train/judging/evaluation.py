@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from envfleet._names import explains_names
 from envfleet._single import constructor_of, spec_of
+from envfleet.backends import BackendName
 from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
@@ -50,7 +51,7 @@ def evaluate(
     num_envs: int = 10,
     env_kwargs: Mapping[str, Any] | None = None,
     randomize: Mapping[str, Distribution] | None = None,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
     allow_import: AllowImport = False,
@@ -107,7 +108,7 @@ def evaluate_sweep(
     num_envs: int = 10,
     env_kwargs: Mapping[str, Any] | None = None,
     randomize: Mapping[str, Distribution] | None = None,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     deterministic: bool = True,
     max_steps: int | None = None,
     allow_import: AllowImport = False,

@@ -19,6 +19,7 @@ from gymnasium.wrappers import TimeLimit
 from torch import nn
 
 from envfleet._single import Wrapper, is_function, spec_of, time_limit_of
+from envfleet.backends import BackendName
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
@@ -81,7 +82,7 @@ class PlaySetup:
             return cls(agent.config.env_id, arguments, randomize, limit, (partial(TimeLimit, max_episode_steps=limit),))
         return cls(agent.config.env_id, {**arguments, "max_episode_steps": limit}, randomize, limit)
 
-    def make_fleet(self, num_envs: int, seed: int, backend: str) -> FleetVectorEnv:
+    def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> FleetVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
         return make_vec(
             self.env_id,
@@ -91,6 +92,7 @@ class PlaySetup:
             self.wrappers,
             randomize=self.randomize,
             randomize_seed=seed,
+            randomize_on="make",
             **self.env_kwargs,
         )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count, documented
+from envfleet.vector.arguments import checked_count, documented, one_of_two_names
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pages import num_pages
@@ -55,6 +55,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         *,
         num_workers: int | None = None,
         caller_works: bool = False,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         step_timeout: float | None = None,
@@ -64,6 +65,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         check_nan: bool = False,
     ) -> None:
         _refuse_custom_worker(worker)
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         self.shared_memory, self.context, self.daemon, self.worker = shared_memory, context, daemon, worker
@@ -73,7 +75,7 @@ class AsyncVectorEnv(FleetVectorEnv):
         if caller_works and (batch_size is not None or step_timeout is not None):
             raise ValueError(
                 "The caller cannot be a worker (caller_works=True) and wait at the same time for the first to be ready "
-                "(batch_size) or for those that hang (step_timeout): leave one of them out."
+                "(first_ready) or for those that hang (step_timeout): leave one of them out."
             )
         bounds = split(len(given), _shards(len(given), num_workers, self.max_concurrency))
         tasks = [

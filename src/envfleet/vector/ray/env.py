@@ -8,7 +8,7 @@ from typing import final
 from gymnasium.vector import AutoresetMode
 
 from envfleet.redraw import redrawn
-from envfleet.vector.arguments import checked_count, documented
+from envfleet.vector.arguments import checked_count, documented, one_of_two_names
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors, actors_that_fit, checked_demand, connect
@@ -50,6 +50,7 @@ class RayVectorEnv(FleetVectorEnv):
         num_workers: int | None = None,
         num_cpus: float = 1.0,
         resources: Mapping[str, float] | None = None,
+        first_ready: int | None = None,
         batch_size: int | None = None,
         on_failure: OnFailure = "raise",
         step_timeout: float | None = None,
@@ -58,6 +59,7 @@ class RayVectorEnv(FleetVectorEnv):
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
+        batch_size = one_of_two_names(first_ready, batch_size)
         given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
         self.env_fns, self.observation_mode = given.env_fns, given.observation_mode
         wanted, demand = checked_count("num_workers", num_workers), checked_demand(num_cpus, resources)

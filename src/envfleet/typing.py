@@ -1,0 +1,133 @@
+"""Types that appear in public signatures, for annotations in your own programs.
+
+They are loaded when first asked for: those of training would bring torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from envfleet._single import EnvMaker, Wrapper
+    from envfleet.make import EnvReference, VectorizationMode
+    from envfleet.native.env import EnvState
+    from envfleet.native.own.environment import AnySpace, Description, Number
+    from envfleet.native.own.layout import Fields
+    from envfleet.randomize import Choice, Distribution, Normal, ParameterTable, Uniform
+    from envfleet.redraw import ParameterStream
+    from envfleet.testing.base import Fleet
+    from envfleet.train.collecting import BoolArray, Policy, Rows
+    from envfleet.train.judging.plots import ScenarioRow
+    from envfleet.train.observations import Array, Observations, Tensors
+    from envfleet.train.running.folder import AnyPath
+    from envfleet.train.running.loggers.log_writer import Row
+    from envfleet.train.running.loggers.registry import OpenLogger
+    from envfleet.train.running.reporting import Callback
+    from envfleet.train.running.trust import AllowImport
+    from envfleet.vector.engine import StepResult
+    from envfleet.vector.failures import OnFailure
+    from envfleet.vector.fused_env import AnyEnv, EnvFn
+    from envfleet.vector.infos import Info
+    from envfleet.vector.spaces import ObservationMode
+    from envfleet.vector.vector_env import Indices, Options, Seed
+    from envfleet.wrappers._common import AnyVectorEnv, Infos
+    from envfleet.wrappers._moments import RunningMoments, State
+
+__all__ = [
+    "AllowImport",
+    "AnyEnv",
+    "AnyPath",
+    "AnySpace",
+    "AnyVectorEnv",
+    "Array",
+    "BoolArray",
+    "Callback",
+    "Choice",
+    "Description",
+    "Distribution",
+    "EnvFn",
+    "EnvMaker",
+    "EnvReference",
+    "EnvState",
+    "Fields",
+    "Fleet",
+    "Indices",
+    "Info",
+    "Infos",
+    "Normal",
+    "Number",
+    "ObservationMode",
+    "Observations",
+    "OnFailure",
+    "OpenLogger",
+    "Options",
+    "ParameterStream",
+    "ParameterTable",
+    "Policy",
+    "Row",
+    "Rows",
+    "RunningMoments",
+    "ScenarioRow",
+    "Seed",
+    "State",
+    "StepResult",
+    "Tensors",
+    "Uniform",
+    "VectorizationMode",
+    "Wrapper",
+]
+
+_MODULES = {
+    "AllowImport": "envfleet.train.running.trust",
+    "AnyEnv": "envfleet.vector.fused_env",
+    "AnyPath": "envfleet.train.running.folder",
+    "AnySpace": "envfleet.native.own.environment",
+    "AnyVectorEnv": "envfleet.wrappers._common",
+    "Array": "envfleet.train.observations",
+    "BoolArray": "envfleet.train.collecting",
+    "Callback": "envfleet.train.running.reporting",
+    "Choice": "envfleet.randomize",
+    "Description": "envfleet.native.own.environment",
+    "Distribution": "envfleet.randomize",
+    "EnvFn": "envfleet.vector.fused_env",
+    "EnvMaker": "envfleet._single",
+    "EnvReference": "envfleet.make",
+    "EnvState": "envfleet.native.env",
+    "Fields": "envfleet.native.own.layout",
+    "Fleet": "envfleet.testing.base",
+    "Indices": "envfleet.vector.vector_env",
+    "Info": "envfleet.vector.infos",
+    "Infos": "envfleet.wrappers._common",
+    "Normal": "envfleet.randomize",
+    "Number": "envfleet.native.own.environment",
+    "ObservationMode": "envfleet.vector.spaces",
+    "Observations": "envfleet.train.observations",
+    "OnFailure": "envfleet.vector.failures",
+    "OpenLogger": "envfleet.train.running.loggers.registry",
+    "Options": "envfleet.vector.vector_env",
+    "ParameterStream": "envfleet.redraw",
+    "ParameterTable": "envfleet.randomize",
+    "Policy": "envfleet.train.collecting",
+    "Row": "envfleet.train.running.loggers.log_writer",
+    "Rows": "envfleet.train.collecting",
+    "RunningMoments": "envfleet.wrappers._moments",
+    "ScenarioRow": "envfleet.train.judging.plots",
+    "Seed": "envfleet.vector.vector_env",
+    "State": "envfleet.wrappers._moments",
+    "StepResult": "envfleet.vector.engine",
+    "Tensors": "envfleet.train.observations",
+    "Uniform": "envfleet.randomize",
+    "VectorizationMode": "envfleet.make",
+    "Wrapper": "envfleet._single",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
