@@ -77,7 +77,7 @@ class TrainConfig(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(TrainConfig):
-    """Advantage actor-critic. The defaults solve LunarLander-v3.
+    """Advantage actor-critic.
 
     Attributes:
         rollout_steps: steps of every copy between two updates.
@@ -108,7 +108,7 @@ class A2CConfig(TrainConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(TrainConfig):
-    """Proximal policy optimisation. The defaults solve LunarLander-v3.
+    """Proximal policy optimisation.
 
     Attributes:
         rollout_steps: steps of every copy between two updates.
