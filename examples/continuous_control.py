@@ -23,6 +23,7 @@ def main(env_id: str = "InvertedPendulum-v5", total_steps: float = 1e5, episodes
         # Positions and velocities come in units of their own. The statistics are saved with the weights.
         normalize_observations=True,
         # Rewards are around 1 a step here: returns within the horizon of 100 steps become about 10.
+        normalize_rewards=False,
         reward_scale=0.1,
         # A Gaussian explores by its deviation, which the policy gradient narrows at its own pace.
         entropy_coef=0.0,

@@ -3,9 +3,11 @@
 Both agents learn for equally long; then each of them lands under every gravity and every wind.
 """
 
+from dataclasses import replace
+
 import tyro
 
-from envfleet.train import A2CConfig, Sweep, evaluate_sweep, parse_randomize, plot_scenarios, table, train
+from envfleet.train import Sweep, evaluate_sweep, parse_randomize, plot_scenarios, preset, table, train
 
 SWEEPS = (Sweep("gravity", (-11.5, -9.0, -6.5, -4.0, -1.5)), Sweep("wind_power", (0.0, 5.0, 10.0, 15.0, 20.0)))
 
@@ -20,10 +22,10 @@ def main(total_steps: int = 2_500_000, episodes: int = 50, num_envs: int = 32) -
     """
     # The preset draws gravity, wind, its power and its turbulence; a parameter written out replaces the preset's:
     # the preset keeps close to the Earth, this goes to the Moon.
-    preset = parse_randomize(["lunar-lander", "gravity=uniform(-11.9, -1.6)"])
-    for name, randomize in (("fixed", {}), ("randomised", preset)):
-        config = A2CConfig("LunarLander-v3", total_steps=total_steps, num_envs=num_envs, randomize=randomize)
-        result = train(config)
+    varied = parse_randomize(["lunar-lander", "gravity=uniform(-11.9, -1.6)"])
+    known_to_suit = preset("LunarLander-v3", "a2c")
+    for name, randomize in (("fixed", {}), ("randomised", varied)):
+        result = train(replace(known_to_suit, total_steps=total_steps, num_envs=num_envs, randomize=randomize))
 
         # Wind has a power only if there is wind; under a gravity of its own the rest stays as it is by default.
         scenarios = []

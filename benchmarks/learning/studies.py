@@ -18,6 +18,9 @@ SIDE_BY_SIDE: Backend = "native"
 
 _QUICK_EPISODES = 2
 
+_BEFORE_THERE_WAS_A_CHOICE = {"normalize_rewards": False}
+"""Settings whose defaults are not what was before they came."""
+
 
 @dataclass(frozen=True)
 class Study:
@@ -51,11 +54,11 @@ class Study:
     def was_trained_with(self, settings: Mapping[str, Any], *, quick: bool = False) -> bool:
         """Whether an earlier run had today's settings.
 
-        Settings that have come since do not count while they have their defaults: a default keeps what was before.
+        Settings that have come since do not count while they keep what was before.
         """
         today = self.settings(quick=quick)
-        defaults = config_to_dict(type(self.config(0, ALONE))(self.env_id))
-        return {name: settings.get(name, defaults[name]) for name in today} == today and set(settings) <= set(today)
+        before = {**config_to_dict(type(self.config(0, ALONE))(self.env_id)), **_BEFORE_THERE_WAS_A_CHOICE}
+        return {name: settings.get(name, before[name]) for name in today} == today and set(settings) <= set(today)
 
 
 STUDIES = (

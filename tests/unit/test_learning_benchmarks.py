@@ -178,6 +178,7 @@ def test_seeds_trained_before_a_setting_came_still_count(tmp_path: Path) -> None
     path = folder.json_of(CARTPOLE)
     found = json.loads(path.read_text())
     del found["config"]["randomize_on"]
+    assert found["config"].pop("normalize_rewards") is False
     path.write_text(json.dumps(found))
     folder.add(CARTPOLE, seed_result(1), run)
     assert [seed.seed for seed in folder.read(CARTPOLE).seeds] == [0, 1]

@@ -89,3 +89,5 @@ def _say_preset(config: TrainConfig) -> None:
     in_force = [f"{name}={value}" for name, value in changes.items() if getattr(config, name) == value]
     if in_force:
         print(f"Settings known to suit {config.env_id}: {', '.join(in_force)}.")
+    elif not changes:
+        print(f"No tuned settings for {config.env_id}: the defaults of {config.algo} are used.")

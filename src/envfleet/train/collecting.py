@@ -25,10 +25,12 @@ class Position:
     Attributes:
         observations: what the environments show now, [num_envs, ...].
         resetting: environments whose next step only resets them (NEXT_STEP autoreset), bool[num_envs].
+        restarted: whether all environments were reset to get here.
     """
 
     observations: Observations
     resetting: BoolArray
+    restarted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Rollout:
         end: where the fleet stood afterwards; the next rollout starts there.
         dropped: rows that were taken out because their episode is not to be learnt from (`valid` is False there too),
             bool; None if there are none.
+        restarted: whether all environments were reset before it, so that it does not begin where the one before ended.
     """
 
     observations: Observations
@@ -59,6 +62,7 @@ class Rollout:
     final_observations: Observations
     end: Position
     dropped: BoolArray | None = None
+    restarted: bool = False
 
     @property
     def done(self) -> BoolArray:
@@ -74,7 +78,7 @@ class Rollout:
 def begin(envs: AnyVectorEnv, seed: int | None = None) -> Position:
     """Reset all environments: the position the first rollout starts from."""
     observations, _ = envs.reset(seed=seed)
-    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_))
+    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_), restarted=True)
 
 
 def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> Rollout:
@@ -100,7 +104,7 @@ def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> 
             record.finals.extend(infos["final_obs"][ended] if same_step else _rows(observations, ended))
         if not same_step:
             resetting = done
-    return record.rollout(Position(copied(observations), resetting))
+    return record.rollout(Position(copied(observations), resetting), restarted=start.restarted)
 
 
 class _Record:
@@ -134,7 +138,7 @@ class _Record:
         self._truncated[step] = truncated
         self._valid[step] = ~resetting
 
-    def rollout(self, end: Position) -> Rollout:
+    def rollout(self, end: Position, *, restarted: bool) -> Rollout:
         """The finished record."""
         assert self._actions is not None, "a rollout has at least one step"
         return Rollout(
@@ -146,6 +150,7 @@ class _Record:
             self._valid,
             stacked(self._space, self.finals),
             end,
+            restarted=restarted,
         )
 
 

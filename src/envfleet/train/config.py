@@ -56,7 +56,9 @@ class TrainConfig(ABC):
         hidden_sizes: widths of the hidden layers, of actor and critic alike.
         activation: what lies between the layers.
         normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
-        reward_scale: rewards are multiplied by this before they are learnt from; reported returns are not.
+        normalize_rewards: divide rewards by the running standard deviation of the discounted return before they are
+            learnt from; reported returns are as the environment gives them.
+        reward_scale: rewards are multiplied by this as well, normalised or not.
         gamma: discount factor.
         non_finite: what a reward or an observation that is NaN, infinite or too large does. "stop": it ends the run
             before it is learnt from. "drop": its episode is left out and counted.
@@ -82,6 +84,7 @@ class TrainConfig(ABC):
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalize_observations: bool = False
+    normalize_rewards: bool = True
     reward_scale: float = 1.0
     gamma: float = 0.99
     non_finite: Literal["stop", "drop"] = "stop"
@@ -96,7 +99,7 @@ class TrainConfig(ABC):
 @explains_settings
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(TrainConfig):
-    """Advantage actor-critic. The defaults solve LunarLander-v3.
+    """Advantage actor-critic.
 
     Attributes:
         rollout_steps: steps of every copy between two updates.
@@ -113,7 +116,6 @@ class A2CConfig(TrainConfig):
     algo: ClassVar[str] = "a2c"
 
     total_steps: int = 2_500_000
-    reward_scale: float = 0.01
     gamma: float = 0.995
     rollout_steps: int = 128
     actor_lr: float = 1.5e-3
@@ -129,7 +131,7 @@ class A2CConfig(TrainConfig):
 @explains_settings
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(TrainConfig):
-    """Proximal policy optimisation. The defaults solve LunarLander-v3.
+    """Proximal policy optimisation.
 
     Attributes:
         rollout_steps: steps of every copy between two updates.
@@ -148,7 +150,6 @@ class PPOConfig(TrainConfig):
 
     algo: ClassVar[str] = "ppo"
 
-    reward_scale: float = 0.01
     rollout_steps: int = 256
     epochs: int = 6
     minibatch_size: int = 128
@@ -191,7 +192,6 @@ class SACConfig(TrainConfig):
     total_steps: int = 300_000
     hidden_sizes: tuple[int, ...] = (128, 128)
     activation: Literal["tanh", "relu"] = "relu"
-    reward_scale: float = 0.1
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
     updates_per_step: float = 0.5
@@ -232,7 +232,7 @@ _AT_LEAST_ONE = (
     "buffer_size",
 )
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
-_SWITCHES = ("normalize_observations", "normalize_advantages", "anneal")
+_SWITCHES = ("normalize_observations", "normalize_rewards", "normalize_advantages", "anneal")
 _TEXTS = ("env_id", "device")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
 _POSITIVE = (

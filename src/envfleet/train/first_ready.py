@@ -36,12 +36,14 @@ class FirstReady:
         self._shown: Observations = allocate(self._space, (envs.num_envs,))
         self._actions: Array | None = None
         self._idle = np.ones(envs.num_envs, dtype=np.bool_)
+        self._restarted = False
 
     def begin(self, seed: int) -> Position:
         """Reset all environments."""
         position = begin(self._envs, seed)
         self._shown = copied(position.observations)
         self._idle[:] = True
+        self._restarted = True
         return position
 
     def first_results(self, policy: RowPolicy) -> Rollout:
@@ -51,7 +53,7 @@ class FirstReady:
         write_row(record.observations, 0, self._shown)
         record.actions[0] = self._actions
         self._receive(record, np.zeros(self._envs.num_envs, np.intp))
-        return record.rollout(self._shown)
+        return self._finished(record)
 
     def steps_of_all(self, policy: RowPolicy, steps: int) -> Rollout:
         """`steps` steps of every environment: arrays [steps, num_envs, ...], as `collect` gives."""
@@ -70,7 +72,11 @@ class FirstReady:
             if len(unfinished):
                 self._act(policy, unfinished)
                 self._note_acted(record, taken, unfinished)
-        return record.rollout(self._shown)
+        return self._finished(record)
+
+    def _finished(self, record: _Record) -> Rollout:
+        restarted, self._restarted = self._restarted, False
+        return record.rollout(self._shown, restarted=restarted)
 
     def _act(self, policy: RowPolicy, ids: Rows) -> None:
         actions = policy(map_leaves(lambda leaf: leaf[ids], self._shown), ids)
@@ -111,9 +117,9 @@ class _Record:
         self.terminated, self.truncated, self.valid = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
         self.finals: dict[tuple[int, int], Any] = {}
 
-    def rollout(self, shown: Observations) -> Rollout:
+    def rollout(self, shown: Observations, *, restarted: bool) -> Rollout:
         """The finished record; `shown` is what the environments show now."""
         finals = stacked(self._space, [self.finals[place] for place in sorted(self.finals)])
         end = Position(copied(shown), np.zeros(self.rewards.shape[1], dtype=np.bool_))
         flags = self.terminated, self.truncated, self.valid
-        return Rollout(self.observations, self.actions, self.rewards, *flags, finals, end)
+        return Rollout(self.observations, self.actions, self.rewards, *flags, finals, end, restarted=restarted)

@@ -77,15 +77,19 @@ class Watch:
         non_finite: "stop" raises a NonFiniteError, "drop" leaves the episode out.
         num_envs: how many environments there are.
         reward_scale: what rewards are multiplied by before they are learnt from.
+        normalizes: whether they are normalised before that, so that none of them is too large to be scaled.
 
     Attributes:
         dropped: episodes left out so far.
     """
 
-    def __init__(self, non_finite: Literal["stop", "drop"], num_envs: int, reward_scale: float) -> None:
+    def __init__(
+        self, non_finite: Literal["stop", "drop"], num_envs: int, reward_scale: float, *, normalizes: bool = False
+    ) -> None:
         self._drops = non_finite == "drop"
         self._reward_scale = reward_scale
-        self._largest_reward = min(_LARGEST_REWARD, _LARGEST_SCALED / reward_scale)
+        self._normalizes = normalizes
+        self._largest_reward = _LARGEST_REWARD if normalizes else min(_LARGEST_REWARD, _LARGEST_SCALED / reward_scale)
         self._dropping = np.zeros(num_envs, dtype=np.bool_)
         """Environments whose episode under way is left out."""
         self.dropped = 0
@@ -177,12 +181,12 @@ class Watch:
         return _odd_observation("observation", _row(shown, env), env, taken)
 
     def _odd_reward(self, reward: float, env: int, step: int) -> NonFiniteError:
-        too_large = (
-            f", too large to learn from: times reward_scale={self._reward_scale:g} it must lie within "
-            f"±{_LARGEST_SCALED:g} and by itself within ±{_LARGEST_REWARD:g}, or sums of squares overflow in float32"
-        )
-        value = f"{reward:g}{too_large if np.isfinite(reward) else ''}"
-        return _stop("reward", env, step, value, 'lower "reward_scale", ' if np.isfinite(reward) else "")
+        if not np.isfinite(reward):
+            return _stop("reward", env, step, f"{reward:g}")
+        scaled = f"times reward_scale={self._reward_scale:g} it must lie within ±{_LARGEST_SCALED:g} and by itself"
+        must = "it must lie" if self._normalizes else scaled
+        value = f"{reward:g}, too large to learn from: {must} within ±{_LARGEST_REWARD:g}, or sums overflow in float32"
+        return _stop("reward", env, step, value, "" if self._normalizes else 'lower "reward_scale", ')
 
 
 def traced(error: NonFiniteError, learner: Learner, rollout: Rollout | None, step: int) -> NonFiniteError:

@@ -24,7 +24,7 @@ def test_the_defaults_are_those_of_the_configuration(algo: str) -> None:
 
 
 def test_a2c_is_the_algorithm_unless_told_otherwise() -> None:
-    assert parse_request(["LunarLander-v3"]).config == A2CConfig("LunarLander-v3")
+    assert parse_request(["LunarLander-v3"]).config == preset("LunarLander-v3", "a2c")
 
 
 @pytest.mark.parametrize(("env_id", "algo"), PRESETS)
@@ -54,6 +54,7 @@ def test_what_is_given_goes_before_the_preset() -> None:
         (["--num-envs=16", "--backend", "process"], {"num_envs": 16, "backend": "process"}),
         (["--hidden-sizes", "32", "16"], {"hidden_sizes": (32, 16)}),
         (["--no-anneal", "--normalize-observations"], {"anneal": False, "normalize_observations": True}),
+        (["--normalize-rewards", "--reward-scale", "2"], {"normalize_rewards": True, "reward_scale": 2.0}),
         (["--rollout_steps", "7", "--actor-lr", "1e-4"], {"rollout_steps": 7, "actor_lr": 1e-4}),
         (
             ["--env-kwargs", "gravity=-5", "enable_wind=True", "name=a=b", "ends=[1, 2]", "--seed", "3"],
@@ -73,7 +74,7 @@ def test_what_is_given_goes_before_the_preset() -> None:
 )
 def test_settings_are_read(argv: list[str], expected: dict[str, object]) -> None:
     config = parse_request(["LunarLander-v3", *argv]).config
-    assert config == dataclasses.replace(A2CConfig("LunarLander-v3"), **expected)
+    assert config == dataclasses.replace(preset("LunarLander-v3", "a2c"), **expected)
 
 
 def test_settings_of_one_algorithm_alone() -> None:

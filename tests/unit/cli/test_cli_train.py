@@ -24,6 +24,7 @@ from command_line import TINY, Run
 from unseen_env import Unseen
 
 from envfleet.train import load_agent
+from envfleet.train.algorithms.registry import preset_changes
 from envfleet.train.running.reporting import program
 
 CARTPOLE = ["CartPole-v1", *TINY]
@@ -127,6 +128,14 @@ def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) 
     _, output, _ = envfleet("train", *argv)
     assert re.fullmatch(r"Settings known to suit CartPole-v1: total_steps=\d+.*\.\n", output)
     _, output, _ = envfleet("train", "Acrobot-v1", *TINY, "--run-dir", tmp_path / "run", "--eval-episodes", "-1")
+    assert output == "No tuned settings for Acrobot-v1: the defaults of a2c are used.\n"
+
+
+def test_a_preset_that_is_overruled_is_not_named(envfleet: Run, tmp_path: Path) -> None:
+    changes = preset_changes("LunarLander-v3", "ppo")
+    assert changes == {"normalize_rewards": False, "reward_scale": 0.01}
+    others = ["--normalize-rewards", "--reward-scale", "2", "--algo", "ppo"]
+    _, output, _ = envfleet("train", "LunarLander-v3", *others, "--run-dir", tmp_path / "run", "--eval-episodes", "-1")
     assert not output
 
 

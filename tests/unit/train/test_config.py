@@ -53,6 +53,14 @@ def test_a_run_of_before_there_was_a_choice_goes_on_with_parameters_drawn_once(a
 
 
 @EVERY
+def test_a_run_of_before_there_was_a_choice_goes_on_with_rewards_as_they_were(algo: str) -> None:
+    plain = config_to_dict(config_class(algo)("CartPole-v1", reward_scale=0.01))
+    assert plain.pop("normalize_rewards") is True
+    config = config_from_dict(algo, plain)
+    assert (config.normalize_rewards, config.reward_scale) == (False, 0.01)
+
+
+@EVERY
 def test_configs_are_frozen_and_take_names_only(algo: str) -> None:
     config = config_class(algo)("CartPole-v1")
     assert config.algo == algo

@@ -203,12 +203,24 @@ class TestStop:
 
     def test_a_large_reward_may_be_scaled(self, flawed: Any, tmp_path: Path) -> None:
         flawed(Flaw("reward", 1e16))
-        config = dataclasses.replace(CONFIGS["a2c"], reward_scale=1.0)
+        config = dataclasses.replace(CONFIGS["a2c"], normalize_rewards=False)
         with pytest.raises(NonFiniteError, match=r"is 1e\+16, too large to learn from: times reward_scale=1 it must"):
             train(config, run_dir=tmp_path / "large", progress=False)
         result = train(dataclasses.replace(config, reward_scale=0.01), run_dir=tmp_path / "scaled", progress=False)
         assert result.finished
         assert all(parameter.isfinite().all() for parameter in result.agent.actor.parameters())
+
+    @EVERY
+    def test_a_large_reward_is_normalised(self, algo: str, flawed: Any, tmp_path: Path) -> None:
+        flawed(Flaw("reward", 1e29))
+        assert train(CONFIGS[algo], run_dir=tmp_path / "large", progress=False).finished
+        flawed(Flaw("reward", 1e31))
+        message = (
+            r"is 1e\+31, too large to learn from: it must lie within ±1e\+30, or sums overflow in float32\. Nothing"
+        )
+        with pytest.raises(NonFiniteError, match=message) as caught:
+            train(CONFIGS[algo], run_dir=tmp_path / "too large", progress=False)
+        assert "reward_scale" not in str(caught.value)
 
     def test_it_can_be_pickled(self) -> None:
         error = pickle.loads(pickle.dumps(NonFiniteError("no", quantity="reward", env_index=3, step=7)))

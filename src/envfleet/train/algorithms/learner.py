@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from envfleet.errors import NonFiniteError
 from envfleet.train.algorithms.returns import explained_variance, gae
+from envfleet.train.algorithms.reward_scaling import RewardScaling
 from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
@@ -114,6 +115,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
         self._policy = make_policy(self.actor, task, config.rollout_steps)
+        self._rewards = reward_scaling_for(config, task)
         self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
         self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, short_memory=True)
         self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
@@ -134,12 +136,13 @@ class OnPolicyLearner(ABC, Generic[Config]):
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
         config = self.config
+        self._rewards.count(rollout)
         if not rollout.transitions:  # all of it was dropped
             return dict.fromkeys((*self.metrics, "learning_rate", "explained_variance"), math.nan)
         remaining = 1 - progress if config.anneal else 1.0
         set_learning_rate(self.actor_optimizer, config.actor_lr * remaining)
         set_learning_rate(self.critic_optimizer, config.critic_lr * remaining)
-        scale, gamma, lam = config.reward_scale, config.gamma, config.gae_lambda
+        scale, gamma, lam = self._rewards.factor, config.gamma, config.gae_lambda
         batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
         metrics = self.update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
@@ -160,11 +163,12 @@ class OnPolicyLearner(ABC, Generic[Config]):
         return steps > 0
 
     def extra_tensors(self) -> dict[str, Tensor]:
-        """Nothing: networks and optimisers are all there is."""
-        return {}
+        """The statistics of rewards, if they are normalised. A subclass with tensors of its own adds them to these."""
+        return self._rewards.tensors()
 
     def load_extra_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Nothing to load."""
+        """Go on from what `extra_tensors` gave."""
+        self._rewards.load_tensors(tensors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,6 +306,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def layout_of(config: TrainConfig) -> Layout:
     """What networks of ours look like under a configuration."""
     return Layout(config.hidden_sizes, config.activation, config.normalize_observations)
+
+
+def reward_scaling_for(config: TrainConfig, task: Task) -> RewardScaling:
+    """How rewards are scaled under a configuration."""
+    return RewardScaling(task.num_envs, config.gamma, config.reward_scale, normalize=config.normalize_rewards)
 
 
 def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:

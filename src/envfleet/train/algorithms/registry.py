@@ -42,15 +42,21 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 """By name."""
 
+_HUNDREDS: Mapping[str, Any] = MappingProxyType({"normalize_rewards": False, "reward_scale": 0.01})
+"""For returns that are known to be in the hundreds."""
+
 PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
-        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3}),
-        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000}),
+        ("LunarLander-v3", "a2c"): MappingProxyType(_HUNDREDS),
+        ("LunarLander-v3", "ppo"): MappingProxyType(_HUNDREDS),
+        ("LunarLanderContinuous-v3", "sac"): MappingProxyType({"normalize_rewards": False, "reward_scale": 0.1}),
+        ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3, **_HUNDREDS}),
+        ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000, **_HUNDREDS}),
         # Short episodes that never end by themselves, and a reward at every step: nothing to look ahead for.
         ("Pendulum-v1", "sac"): MappingProxyType(
             {
                 "total_steps": 20_000,
-                "reward_scale": 1.0,
+                "normalize_rewards": False,
                 "learning_starts": 5_000,
                 "updates_per_step": 1.0,
                 "return_steps": 1,
@@ -58,7 +64,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ),
     }
 )
-"""By environment and algorithm: the settings that differ from the algorithm's defaults, chosen for LunarLander-v3."""
+"""By environment and algorithm: the settings that differ from the algorithm's defaults."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -103,6 +109,8 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     if unknown:
         raise ValueError(f"{config.__name__} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
     values = dict(plain)
+    if "reward_scale" in plain:
+        values.setdefault("normalize_rewards", False)  # as it was before there was a choice
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice
         values["randomize"] = _read_randomize(plain["randomize"])

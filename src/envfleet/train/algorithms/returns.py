@@ -41,6 +41,35 @@ def gae(
     return advantages
 
 
+def discounted_so_far(
+    rewards: npt.NDArray[np.float64],
+    valid: npt.NDArray[np.bool_],
+    ended: npt.NDArray[np.bool_],
+    gamma: float,
+    start: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What each episode has given so far, discounted, float64[steps, num_envs]; and the `start` of the next rollout.
+
+    That is `gamma * (the same one step before) + rewards[t]`. It looks back, where a return of the future looks ahead.
+
+    Args:
+        rewards: float[steps, num_envs].
+        valid: rows that are transitions, bool[steps, num_envs]; over the others it is passed on as it is.
+        ended: after these rows it is 0, bool[steps, num_envs].
+        gamma: discount factor.
+        start: what the episodes under way had given before, float64[num_envs].
+    """
+    earned = np.where(valid, rewards, 0.0)
+    decay = np.where(valid, gamma, 1.0)
+    goes_on = ~ended
+    returns = np.empty(earned.shape)
+    carried = start
+    for step in range(len(earned)):
+        returns[step] = earned[step] + decay[step] * carried
+        carried = returns[step] * goes_on[step]
+    return returns, carried
+
+
 def explained_variance(predicted: npt.NDArray[np.float64], returns: npt.NDArray[np.float64]) -> float:
     """The share of the returns' variance that `predicted` explains: 1 perfect, 0 no better than a constant."""
     variance = float(np.var(returns))

@@ -30,6 +30,7 @@ from envfleet.train.algorithms.learner import (
     layout_of,
     make_actor,
     make_optimizer,
+    reward_scaling_for,
     set_learning_rate,
 )
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
@@ -143,6 +144,7 @@ class SAC:
         capacity = min(config.buffer_size, config.total_steps + task.num_envs)
         self._replay = ReplayBuffer(task.observation_space, size, task.num_envs, capacity, config.seed)
         self._noise = PersistentNoise(task.num_envs, size, config.noise_correlation, task.device)
+        self._rewards = reward_scaling_for(config, task)
         self._collected = 0
         self._updates_owed = 0.0
 
@@ -167,6 +169,7 @@ class SAC:
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """Remember the rollout, then take the gradient steps it is due; metrics are NaN where there were none."""
         self._replay.add(rollout)
+        self._rewards.count(rollout)
         self._observe(rollout)
         self._collected += rollout.transitions
         if self._collected < self._config.learning_starts:
@@ -186,8 +189,9 @@ class SAC:
         return (steps - self._config.learning_starts) * self._config.updates_per_step >= 1
 
     def extra_tensors(self) -> dict[str, Tensor]:
-        """The replay buffer and how far the run has come."""
+        """The replay buffer, the statistics of rewards if they are normalised, and how far the run has come."""
         return {
+            **self._rewards.tensors(),
             **{f"replay.{name}": tensor for name, tensor in self._replay.tensors().items()},
             "noise": self._noise.state(),
             "collected": torch.tensor(self._collected),
@@ -198,6 +202,7 @@ class SAC:
         """Go on from what `extra_tensors` gave."""
         ours = {name.removeprefix("replay."): tensor for name, tensor in tensors.items() if name.startswith("replay.")}
         self._replay.load_tensors(ours)
+        self._rewards.load_tensors(tensors)
         self._noise.load_state(tensors["noise"])
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
@@ -209,7 +214,7 @@ class SAC:
     def _update(self, batch: Transitions) -> Tensor:
         config = self._config
         temperature = self._temperature()
-        targets = critic_targets(self.actor, self._target_critic, batch, temperature, config.reward_scale)
+        targets = critic_targets(self.actor, self._target_critic, batch, temperature, self._rewards.factor)
         value_error, value = critic_loss(self.critic, batch, targets)
         gradient_step(value_error, self._critic_optimizer, config.max_grad_norm, of="critic")
         policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)

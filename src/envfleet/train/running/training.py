@@ -66,7 +66,9 @@ class Training:
         self._tracker = EpisodeTracker(config.num_envs)
         self._recent: deque[float] = deque(maxlen=_REMEMBERED_EPISODES)
         self._interval = LogInterval()
-        self._watch = Watch(config.non_finite, config.num_envs, config.reward_scale)
+        self._watch = Watch(
+            config.non_finite, config.num_envs, config.reward_scale, normalizes=config.normalize_rewards
+        )
         self._act = self._watch.shielded(learner.act)
         self._first_ready = FirstReady(envs) if config.first_ready else None
         self._journal: list[Array] = []

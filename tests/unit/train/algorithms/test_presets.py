@@ -6,7 +6,6 @@ import gymnasium
 import pytest
 
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset, preset_changes
-from envfleet.train.config import A2CConfig
 
 
 @pytest.mark.parametrize(("env_id", "algo"), PRESETS)
@@ -29,8 +28,26 @@ def test_an_environment_without_a_preset_has_the_defaults(algo: str) -> None:
     assert preset_changes("MountainCar-v0", algo) == {}
 
 
-def test_the_defaults_are_for_the_lunar_lander() -> None:
-    assert preset("LunarLander-v3", "a2c") == A2CConfig("LunarLander-v3")
+@pytest.mark.parametrize(
+    ("env_id", "algo", "reward_scale"),
+    [
+        ("LunarLander-v3", "a2c", 0.01),
+        ("LunarLander-v3", "ppo", 0.01),
+        ("LunarLanderContinuous-v3", "sac", 0.1),
+        ("CartPole-v1", "a2c", 0.01),
+        ("CartPole-v1", "ppo", 0.01),
+        ("Pendulum-v1", "sac", 1.0),
+    ],
+)
+def test_where_settings_are_tuned_rewards_are_scaled_as_ever(env_id: str, algo: str, reward_scale: float) -> None:
+    config = preset(env_id, algo)
+    assert (config.normalize_rewards, config.reward_scale) == (False, reward_scale)
+
+
+@pytest.mark.parametrize("algo", list(ALGORITHMS))
+def test_elsewhere_their_scale_is_learnt(algo: str) -> None:
+    config = preset("MountainCar-v0", algo)
+    assert (config.normalize_rewards, config.reward_scale) == (True, 1.0)
 
 
 def test_an_unknown_algorithm_is_refused_by_name() -> None:

@@ -36,7 +36,7 @@ def _seeded() -> Iterator[None]:
 
 def make(observations: str = "vector", actions: str = "box", networks: Networks | None = None, **changes: Any) -> SAC:
     small = {"hidden_sizes": (16, 16), "batch_size": 8, "learning_starts": 0, "total_steps": 1000}
-    settings = {**small, "updates_per_step": 1.0, "return_steps": 1, "reward_scale": 1.0, **changes}
+    settings = {**small, "updates_per_step": 1.0, "return_steps": 1, "normalize_rewards": False, **changes}
     task = Task(OBSERVATION_SPACES[observations], ACTION_SPACES[actions], 2, CPU, networks)
     return SAC(SACConfig(ANY_SPACE, **settings), task)
 

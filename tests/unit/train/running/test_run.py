@@ -270,6 +270,7 @@ class TestFolder:
 
     def test_returns_are_reported_as_they_are(self, tmp_path: Path) -> None:
         config = A2CConfig("CartPole-v1", **SMALL, rollout_steps=64, total_steps=512, reward_scale=0.01)
+        assert config.normalize_rewards
         result = train(config, run_dir=tmp_path / "run", progress=False)
         metrics = read_metrics(result.run_dir)
         np.testing.assert_array_equal(metrics["episode_return"], metrics["episode_length"])
