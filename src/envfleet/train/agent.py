@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +15,7 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig
 from envfleet.train.finite import check_weights, first_exceeding
+from envfleet.train.networks.modes import evaluation_mode
 from envfleet.train.networks.networks import Actor
 from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
 from envfleet.wrappers.bounded_action import ActionMap
@@ -45,6 +48,8 @@ class Agent:
         self.observation_space = observation_space
         self.action_space = action_space
         self.device = device
+        # Its own, so that whoever draws actions in the middle of a training changes nothing of it.
+        self._generator = torch.Generator(device).manual_seed(config.seed)
         self._to_bounds: ActionMap | None = None
         if isinstance(action_space, spaces.Box):
             self._to_bounds = ActionMap.between(action_space.low, action_space.high)
@@ -56,17 +61,28 @@ class Agent:
         Args:
             observations: an array [batch, *shape], for Dict spaces a dict of them. For a single observation, give a
                 batch of one: `agent.act(observation[None])[0]`.
-            deterministic: the most likely action; False draws from the policy, as in training.
+            deterministic: the most likely action; False draws from the policy, each action independently of those
+                before (in training, SAC's noise persists for some steps), from the agent's own generator: `seeded`.
         """
         _check_batch(self.observation_space, observations, "observations")
         # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
         plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
-        outputs = self.actor(to_tensors(plain, self.device))
+        with evaluation_mode(self.actor) if self.actor.training else nullcontext():
+            outputs = self.actor(to_tensors(plain, self.device))
         self._check_outputs(outputs, plain)
         distribution = self.actor.distribution
-        actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs)
+        actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs, self._generator)
         array: Array = actions.cpu().numpy()
         return array if self._to_bounds is None else self._to_bounds(array)
+
+    @contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Let `act(deterministic=False)` draw what `seed` fixes for the length of a `with` block."""
+        before, self._generator = self._generator, torch.Generator(self.device).manual_seed(seed)
+        try:
+            yield
+        finally:
+            self._generator = before
 
     def _check_outputs(self, outputs: Tensor, observations: Observations) -> None:
         """Refuse outputs that pick no action: the largest of NaN logits, for instance, is always the first."""

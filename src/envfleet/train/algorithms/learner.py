@@ -25,6 +25,7 @@ from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
 from envfleet.train.networks.distributions import distribution_for
+from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Critic, Layout, Networks, Perceptron, observe
 from envfleet.train.networks.quick_policy import QuickPolicy
 from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
@@ -60,7 +61,8 @@ class Learner(Protocol):
         rollout_steps: steps of every environment it wants to see between two calls of `learn`.
         off_policy: whether it learns from whatever there is, and not only from its latest policy's whole rollouts.
         actor: the policy, which is what is kept in the end.
-        modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too.
+        modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
+            evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
         optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
     """
 
@@ -114,6 +116,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.rollout_steps = config.rollout_steps
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
+        self._training_mode = TrainingMode(self.actor, self.critic)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
         self._rewards = reward_scaling_for(config, task)
         self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
@@ -144,7 +147,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
         set_learning_rate(self.critic_optimizer, config.critic_lr * remaining)
         scale, gamma, lam = self._rewards.factor, config.gamma, config.gae_lambda
         batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
-        metrics = self.update(batch, config.entropy_coef * remaining)
+        with self._training_mode:
+            metrics = self.update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
         observe(self.actor, batch.observations)
         observe(self.critic, batch.observations)
@@ -156,7 +160,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
 
     @abstractmethod
     def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
-        """Moves actor and critic by `gradient_step`; returns `metrics`."""
+        """Moves actor and critic, which are in training mode, by `gradient_step`; returns `metrics`."""
 
     def has_learned(self, steps: int) -> bool:
         """Every rollout is learnt from."""
@@ -318,13 +322,13 @@ def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:
     distribution = distribution_for(task.action_space, squashed=squashed)
     outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
     body = task.networks.actor if task.networks else Perceptron(task.observation_space, outputs, layout, last_gain=0.01)
-    return Actor(body, distribution).to(task.device)
+    return Actor(body, distribution).to(task.device).eval()
 
 
 def make_critic(task: Task, layout: Layout) -> Critic:
     """The user's critic, or a perceptron with one output."""
     body = task.networks.critic if task.networks else Perceptron(task.observation_space, 1, layout, last_gain=1.0)
-    return Critic(body).to(task.device)
+    return Critic(body).to(task.device).eval()
 
 
 def make_policy(actor: Actor, task: Task, steps: int) -> Policy:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, gradient_step, normalized
 from envfleet.train.config import PPOConfig
+from envfleet.train.networks.modes import evaluation_mode
 from envfleet.train.networks.networks import Actor
 
 
@@ -54,7 +55,7 @@ class PPO(OnPolicyLearner[PPOConfig]):
 
     def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         """Passes over one batch: a whole rollout with its advantages and returns, in minibatches."""
-        with torch.no_grad():
+        with torch.no_grad(), evaluation_mode(self.actor):  # as it acted
             old_log_prob = self.actor.distribution.log_prob(self.actor(batch.observations), batch.actions)
         epochs = []
         for _ in range(self.config.epochs):

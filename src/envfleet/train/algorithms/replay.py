@@ -156,33 +156,57 @@ class ReplayBuffer:
         }
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors()` gave; the buffer must have been made with the same arguments."""
+        """Go on from what `tensors()` gave, also where there is more room now than there was.
+
+        The buffer must have been made for the same spaces and environments, and hold all that was saved.
+        """
         head, size, used, *free = tensors["counters"].tolist()
         if size > self._capacity or len(tensors["latest"]) != len(self._latest):
             raise ValueError(
                 f"The saved buffer holds {size} transitions of {len(tensors['latest'])} environments, this one has "
-                f"room for {self._capacity} of {len(self._latest)}; resume with the settings the run was started with."
+                f"room for {self._capacity} of {len(self._latest)}; resume with the settings the run was started with, "
+                "or a larger buffer_size."
             )
-        self._check_places(head, size, used, free, tensors)
-        self._head, self._size = head, size
+        following, latest = tensors["next"].numpy(), tensors["latest"].numpy()
+        capacity = self._saved_capacity(size, used, free, following, latest)
+        self._check_places(capacity, head, size, used, free, following, latest)
+        self._size = size
         self._loose.restore(used, free)
+        # Oldest first, unless nothing has to move: then every draw finds the transition that it would have found.
+        order = np.arange(size) if capacity == self._capacity else (head - size + np.arange(size)) % capacity
+        self._head = head if capacity == self._capacity else size % self._capacity
         for name, array, length in self._arrays():
             saved = tensors[name].numpy()
             if saved.shape != (length, *array.shape[1:]):
                 raise ValueError(f"The saved {name} have the shape {saved.shape}, not {(length, *array.shape[1:])}.")
-            array[:length] = saved
-        self._latest[:] = tensors["latest"].numpy()
+            array[:length] = saved if name.startswith("loose.") else saved[order]
+        place = np.empty(size, np.int64)
+        place[order] = np.arange(size)
+        stored = self._next[:size] < capacity
+        self._next[:size][~stored] += self._capacity - capacity
+        self._next[:size][stored] = place[self._next[:size][stored]]
+        self._latest[:] = -1
+        self._latest[latest >= 0] = place[latest[latest >= 0]]
         _set_generator_words(self._generator, tensors["generator"].numpy())
 
-    def _check_places(self, head: int, size: int, used: int, free: list[int], tensors: Mapping[str, Tensor]) -> None:
+    def _saved_capacity(self, size: int, used: int, free: list[int], following: Indices, latest: Indices) -> int:
+        """The capacity of the buffer that was saved: what its links to loose observations were counted from."""
+        finals = {*range(len(latest), min(used, len(latest) + size + len(free)))} - {*free}
+        rows = [*np.flatnonzero(latest >= 0).tolist(), *finals]
+        loose = following[following >= size]
+        return int(loose.min()) - min(rows) if rows and len(loose) else self._capacity
+
+    def _check_places(
+        self, capacity: int, head: int, size: int, used: int, free: list[int], following: Indices, latest: Indices
+    ) -> None:
         """Refuse numbers of slots and rows that do not exist: they would be looked up only much later."""
-        num_envs = len(self._latest)
-        following, latest = tensors["next"].numpy(), tensors["latest"].numpy()
+        num_envs = len(latest)
+        stored, loose = (following >= 0) & (following < size), (following >= capacity) & (following < capacity + used)
         places = [
-            (0 <= head < self._capacity and size >= 0 and used >= num_envs, "counters"),
+            (0 <= head < capacity and 0 <= size <= capacity and used >= num_envs, "counters"),
             (len({*free}) == len(free) and all(num_envs <= row < used for row in free), "counters"),
             (bool(((latest >= -1) & (latest < max(size, 0))).all()), "latest"),
-            (bool(((following >= 0) & (following < self._capacity + used)).all()), "next"),
+            (bool((stored | loose).all()), "next"),
         ]
         for holds, name in places:
             if not holds:
@@ -192,6 +216,8 @@ class ReplayBuffer:
         envs = np.flatnonzero(rollout.valid[step])
         slots = (self._head + np.arange(len(envs))) % self._capacity
         self._free_finals_of(slots[slots < self._size])
+        # Who is so slow that its latest step is overwritten by now has nothing left to lead on from.
+        self._latest[(self._latest - self._head) % self._capacity < len(envs)] = -1
         before = self._latest[envs]
         self._next[before[before >= 0]] = slots[before >= 0]
         self._next[slots] = self._capacity + envs

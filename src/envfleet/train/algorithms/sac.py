@@ -37,6 +37,7 @@ from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig
 from envfleet.train.networks.distributions import SquashedNormal
+from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Layout, TwinCritic, observe
 from envfleet.train.observations import (
     Array,
@@ -117,6 +118,7 @@ class SAC:
         self._device = task.device
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
+        self._actor_training, self._critic_training = TrainingMode(self.actor), TrainingMode(self.critic)
         self._target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         # Listed once: walking through modules every update would show.
         self._critic_weights: list[Tensor] = list(self.critic.parameters())
@@ -215,9 +217,11 @@ class SAC:
         config = self._config
         temperature = self._temperature()
         targets = critic_targets(self.actor, self._target_critic, batch, temperature, self._rewards.factor)
-        value_error, value = critic_loss(self.critic, batch, targets)
+        with self._critic_training:
+            value_error, value = critic_loss(self.critic, batch, targets)
         gradient_step(value_error, self._critic_optimizer, config.max_grad_norm, of="critic")
-        policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)
+        with self._actor_training:
+            policy_loss, log_prob = actor_loss(self.actor, self.critic, batch, temperature)
         gradient_step(policy_loss, self._actor_optimizer, config.max_grad_norm, of="actor")
         price_error = temperature_loss(self._temperature, log_prob, self._target_entropy)
         gradient_step(price_error, self._temperature_optimizer, of="temperature")
@@ -242,5 +246,5 @@ class SAC:
 def make_critic(task: Task, layout: Layout) -> nn.Module:
     """The user's pair of critics, or ours."""
     if task.networks:
-        return task.networks.critic.to(task.device)
-    return TwinCritic(task.observation_space, math.prod(task.action_space.shape or ()), layout).to(task.device)
+        return task.networks.critic.to(task.device).eval()
+    return TwinCritic(task.observation_space, math.prod(task.action_space.shape or ()), layout).to(task.device).eval()

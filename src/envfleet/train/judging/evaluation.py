@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,7 +58,8 @@ def evaluate(
     """Play episodes with an agent and report their returns.
 
     Every environment plays a number of episodes fixed beforehand. To take the first ones to finish instead
-    would count too many short episodes. The same seed gives the same result on every backend.
+    would count too many short episodes. The same seed gives the same result on every backend. Evaluating an
+    agent in a callback of its training changes nothing of the training.
 
     Args:
         agent: An agent, or the folder of a run.
@@ -70,7 +70,7 @@ def evaluate(
         randomize: Parameters drawn anew for every episode. None takes the environment as it is, also after
             training that randomised it; `agent.config.randomize` is what it was trained with.
         backend: As for `make_vec`.
-        deterministic: Take the likeliest action instead of drawing one.
+        deterministic: Take the likeliest action instead of drawing one, as `Agent.act` does.
         max_steps: Cut episodes off after so many steps; the result says how many were. By default the
             environment's own time limit holds, and where it has none 30,000 steps.
         allow_import: For the folder of a run that was not trained here by you, as for `load_agent`.
@@ -82,7 +82,7 @@ def evaluate(
     parameters = {**(env_kwargs or {}), **format_randomize(setup.randomize)}
     first_seed = evaluation_seed(seed)
     played: list[_Episode] = []
-    with nullcontext() if deterministic else seeded(first_seed):
+    with seeded(agent, first_seed):
         for quotas in _rounds(episodes, num_envs, randomised=bool(setup.randomize)):
             with setup.make_fleet(len(quotas), first_seed + len(played), backend) as envs:
                 check_fits(agent, envs.single_observation_space, envs.single_action_space)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -141,10 +141,15 @@ def _same_layout(one: Space[Any], other: Space[Any]) -> bool:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Let actions be drawn from torch's generators as `seed` leaves them, and put these back afterwards."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+def seeded(agent: Agent, seed: int) -> Iterator[None]:
+    """Let an agent draw what `seed` fixes, and leave every generator as it was: a training under way notices nothing.
+
+    Torch's generators are among them for the sake of environments and networks that draw from these.
+    """
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), ExitStack() as stack:
         torch.manual_seed(seed)
+        if isinstance(agent, Agent):  # what else plays like one draws as it likes
+            stack.enter_context(agent.seeded(seed))
         yield
 
 

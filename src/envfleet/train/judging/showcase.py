@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast, final
@@ -81,7 +81,7 @@ def showcase(
     drawn = draw_parameters(setup.randomize, episodes, first_seed)
     with (
         closing(_Camera(setup, [drawn.row(index) for index in range(episodes)])) as camera,
-        nullcontext() if deterministic else seeded(first_seed),
+        seeded(agent, first_seed),
     ):
         check_fits(agent, camera.env.observation_space, camera.env.action_space)
         write_video(target, camera.film(agent, first_seed, deterministic), camera.fps)

@@ -40,8 +40,8 @@ class ActionDistribution(ABC):
     """Whether the second half of them are parameters of their own instead of outputs of the network."""
 
     @abstractmethod
-    def sample(self, outputs: Tensor) -> Tensor:
-        """Draw one action a row from torch's global generator."""
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw one action a row from `generator`, by default torch's global one."""
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
@@ -63,9 +63,9 @@ class Categorical(ActionDistribution):
         self.outputs = n
         self.start = start
 
-    def sample(self, outputs: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int64[batch]."""
-        return _gumbel_argmax(outputs) + self.start
+        return _gumbel_argmax(outputs, generator) + self.start
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Actions int64[batch]."""
@@ -89,9 +89,9 @@ class MultiCategorical(ActionDistribution):
         self._sizes: list[int] = nvec.ravel().tolist()
         self._start = torch.from_numpy(start.ravel().astype(np.int64))
 
-    def sample(self, outputs: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int64[batch, *shape]."""
-        return self._assembled([_gumbel_argmax(logits) for logits in self._parts(outputs)])
+        return self._assembled([_gumbel_argmax(logits, generator) for logits in self._parts(outputs)])
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Actions int64[batch, *shape]."""
@@ -122,9 +122,9 @@ class Bernoulli(ActionDistribution):
         self.outputs = math.prod(shape)
         self._shape = shape
 
-    def sample(self, outputs: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int8[batch, *shape]."""
-        return self._shaped(torch.rand_like(outputs) < torch.sigmoid(outputs))
+        return self._shaped(torch.empty_like(outputs).uniform_(generator=generator) < torch.sigmoid(outputs))
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Actions int8[batch, *shape]."""
@@ -154,10 +154,10 @@ class DiagonalNormal(ActionDistribution):
         self.outputs = 2 * math.prod(shape)
         self.shape = shape
 
-    def sample(self, outputs: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions float32[batch, *shape]."""
         mean, log_std = outputs.chunk(2, -1)
-        return (mean + log_std.exp() * torch.randn_like(mean)).reshape(-1, *self.shape)
+        return (mean + log_std.exp() * _standard_normal(mean, generator)).reshape(-1, *self.shape)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Actions float32[batch, *shape]."""
@@ -182,9 +182,9 @@ class SquashedNormal(ActionDistribution):
         self._shape = shape
         self._constant = math.prod(shape) * (_LOG_SQRT_2_PI + 2 * math.log(2))
 
-    def sample(self, outputs: Tensor) -> Tensor:
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions float32[batch, *shape]."""
-        return self.sample_with_log_prob(outputs)[0]
+        return self.sample_with_noise(outputs, _standard_normal(outputs.chunk(2, -1)[0], generator))
 
     def sample_with_log_prob(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [batch, *shape] and their log-densities [batch], both differentiable."""
@@ -243,9 +243,13 @@ def is_continuous(space: Space[object]) -> bool:
     return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
 
 
-def _gumbel_argmax(logits: Tensor) -> Tensor:
+def _standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.empty_like(like).normal_(generator=generator)
+
+
+def _gumbel_argmax(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     # argmax(logits + Gumbel noise) is a sample of softmax(logits), at half the price of torch.multinomial.
-    return (logits - torch.empty_like(logits).exponential_().log_()).argmax(-1)
+    return (logits - torch.empty_like(logits).exponential_(generator=generator).log_()).argmax(-1)
 
 
 def _categorical_log_prob(logits: Tensor, choice: Tensor) -> Tensor:

@@ -181,6 +181,55 @@ def test_a_loaded_buffer_goes_on_like_the_saved_one(story: Story, later: list[tu
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@settings(deadline=None, max_examples=40)
+@given(STORIES, STORIES.map(lambda story: story.rollouts), st.integers(3, 60), st.integers(3, 120))
+def test_a_buffer_goes_on_with_another_capacity(
+    story: Story, later: list[tuple[int, bool]], before: int, after: int
+) -> None:
+    """As when a run is extended: it may then fill more than it could before."""
+    rollouts = Story(story.scripts, story.mode, story.rollouts + later).told()
+    saved, loaded = (ReplayBuffer(MOMENT, 1, len(story.scripts), capacity, 0) for capacity in (before, after))
+    rows: list[Row] = []
+    for rollout in rollouts[: len(story.rollouts)]:
+        saved.add(rollout)
+        rows += rows_of(rollout)
+    if len(saved) > after:
+        with pytest.raises(ValueError, match="a larger buffer_size"):
+            loaded.load_tensors(saved.tensors())
+        return
+    loaded.load_tensors({name: tensor.clone() for name, tensor in saved.tensors().items()})
+    rows = rows[-before:]
+    assert set(rows_in(loaded.sample(50 * len(rows), CPU))) == set(rows)
+    for rollout in rollouts[len(story.rollouts) :]:
+        loaded.add(rollout)
+        rows = (rows + rows_of(rollout))[-after:]
+        assert set(rows_in(loaded.sample(50 * len(rows), CPU))) == set(rows)
+
+
+def test_a_larger_buffer_that_was_not_full_draws_what_the_saved_one_would_have_drawn() -> None:
+    saved, _ = filled(Story([((3, "terminated"),), ((5, "truncated"),)], SAME_STEP, [(10, False)]), 30)
+    larger = ReplayBuffer(MOMENT, 1, 2, 1000, seed=1)
+    larger.load_tensors({name: tensor.clone() for name, tensor in saved.tensors().items()})
+    assert rows_in(larger.sample(100, CPU, steps=3)) == rows_in(saved.sample(100, CPU, steps=3))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_environment_whose_latest_step_is_overwritten_spoils_nobody_elses(ends: bool) -> None:
+    """Under first-ready, environment 0 is so slow that the others fill the buffer between two of its steps."""
+    buffer, moments, random = ReplayBuffer(MOMENT, 1, 3, 7, seed=0), np.zeros(3), np.random.default_rng(0)
+    shown = np.stack([1000.0 * np.arange(3), moments], -1)
+    for _ in range(100):
+        ready = random.random(3) < [0.1, 0.9, 0.5]
+        before, moments = shown, moments + ready
+        shown = np.stack([1000.0 * np.arange(3), moments], -1)
+        rollout = fabricated(before, shown, ended=False)
+        done = (ready & ends & (moments % 4 == 0))[None]
+        rollout = replace(rollout, valid=ready[None], terminated=done, final_observations=shown[done[0]])
+        buffer.add(rollout)
+        for env, moment, _, _, next_env, next_moment, _ in rows_in(buffer.sample(50, CPU)):
+            assert (next_env, next_moment) == (env, moment + 1)
+
+
 def test_only_what_is_filled_is_saved() -> None:
     buffer, rows = filled(Story([((3, "terminated"),)], SAME_STEP, [(10, False)]), 100_000)
     assert all(len(tensor) < 50 for tensor in buffer.tensors().values())
