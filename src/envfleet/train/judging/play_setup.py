@@ -136,6 +136,17 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute on one thread: for a few observations at a time, others would only be waited for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def check_integer(name: str, value: object, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""
     if checked_integer(name, value) < least:

@@ -11,7 +11,7 @@ from players import Coin, Player, trained_run, zeros
 from envfleet import uniform
 from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.judging.showcase import showcase
-from envfleet.train.judging.video import Exposures, picture_of
+from envfleet.train.judging.stills import Exposures, picture_of
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 image = pytest.importorskip("matplotlib.image")
