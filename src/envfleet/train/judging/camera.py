@@ -24,13 +24,16 @@ class Camera:
     Args:
         stage: its environments have render_mode="rgb_array".
         caption: whether to write the episode, the step and the return below the picture.
+        room: the width and the height that the film must fit into.
         least_fps: frames per second that are enough. Where the environment makes twice as many steps per second, or
             three times, only every second or third of them is drawn.
         line: told how far it is.
     """
 
-    def __init__(self, stage: Stage, caption: bool, least_fps: float, line: ProgressLine) -> None:
-        self._stage, self._caption, self._line = stage, caption, line
+    def __init__(
+        self, stage: Stage, caption: bool, room: tuple[float, float], least_fps: float, line: ProgressLine
+    ) -> None:
+        self._stage, self._caption, self._room, self._line = stage, caption, room, line
         self._stride = max(1, int(stage.fps / least_fps))
         self._canvas: Canvas | None = None
         self._shape: tuple[int, ...] = ()
@@ -62,8 +65,8 @@ class Camera:
     def still(self) -> Frame:
         """The best episode in one picture, when all have been filmed."""
         assert self._best is not None
-        picture = picture_of(self._exposures[self._best.number].frames())
-        return enlarged(picture, enlargement(*self._shape[:2]))
+        times = enlargement(*self._shape[:2])
+        return picture_of([enlarged(frame, times) for frame in self._exposures[self._best.number].frames()])
 
     def _look_at(self, place: int, episode: Episode) -> None:
         """Draw what has changed, if it is time."""
@@ -71,7 +74,8 @@ class Camera:
             return
         frame = self._render(episode.env)
         if self._canvas is None:
-            self._canvas, self._shape = Canvas(frame.shape, self._stage.at_once, self._caption), frame.shape
+            self._canvas = Canvas(frame.shape, self._stage.at_once, self._caption, self._room)
+            self._shape = frame.shape
         elif frame.shape != self._shape:
             raise ValueError(
                 f"all frames of a video must have one size, but {self._stage.env_id} drew {self._shape} at first and "

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
-import numpy.typing as npt
 
 from envfleet._optional import require
 from envfleet.train.judging.frames import Frame, enlarged, enlargement
-
-_WIDEST, _HIGHEST = 1920, 1080
-"""What a film of several episodes fits into."""
 
 _GAP = 4
 _GROUND = (24, 24, 24)
 _TEXT = (235, 235, 235)
 _ENDED_TEXT = (255, 190, 80)
-_SMALLEST_TEXT, _LARGEST_TEXT = 10, 18
-_LONGEST_TEXT = 24
-"""Widths of a digit that a picture should have room for."""
+_SMALLEST_TEXT, _LARGEST_TEXT = 12, 18
+_CHARACTERS = 26
+"""How many times the text's size a picture should be wide: about fifty characters."""
+
+_Colour: TypeAlias = tuple[int, int, int]
 
 
 @final
@@ -35,15 +33,15 @@ class Canvas:
         shape: the size of an environment's picture, (height, width, 3).
         count: how many there are.
         captions: whether there is a line of text below each.
+        room: the width and the height that the whole must fit into.
+
+    Attributes:
+        picture: what is on the canvas now, uint8[height, width, 3].
     """
 
-    def __init__(self, shape: Sequence[int], count: int, captions: bool) -> None:
+    def __init__(self, shape: Sequence[int], count: int, captions: bool, room: tuple[float, float]) -> None:
         height, width = shape[:2]
-        self._frame_shape = tuple(shape)
-        if count == 1:
-            self._columns, scale = 1, float(enlargement(height, width))
-        else:
-            self._columns, scale = _layout(height, width, count)
+        self._columns, scale = _layout(height, width, count, room)
         self._height, self._width = max(1, round(height * scale)), max(1, round(width * scale))
         self._times = int(scale) if scale >= 1 else 0
         self._lettering = _Lettering(self._width) if captions else None
@@ -76,16 +74,19 @@ class Canvas:
             self._lettering.write(band, texts, _ENDED_TEXT if ended else _TEXT)
 
 
-def _layout(height: int, width: int, count: int) -> tuple[int, float]:
-    """The columns with which pictures are shown largest, and how many times their size that is."""
+def _layout(height: int, width: int, count: int, room: tuple[float, float]) -> tuple[int, float]:
+    """The columns with which pictures are shown largest, and how many times their size that is.
+
+    Large pictures are not enlarged, and small ones by a whole number.
+    """
     scales = {}
     for columns in range(1, count + 1):
         rows = math.ceil(count / columns)
-        room = (_WIDEST / columns - _GAP) / width, (_HIGHEST / rows - _GAP - 2 * _LARGEST_TEXT) / height
-        scales[columns] = min(room)
+        across, down = room[0] / columns - _GAP, room[1] / rows - _GAP - 2 * _LARGEST_TEXT
+        scales[columns] = min(across / width, down / height)
     columns = max(scales, key=lambda number: scales[number])
-    scale = scales[columns]
-    return columns, float(min(int(scale), enlargement(height, width))) if scale >= 1 else scale
+    scale = min(scales[columns], enlargement(height, width))
+    return columns, float(int(scale)) if scale >= 1 else scale
 
 
 def _shrunk(frame: Frame, height: int, width: int) -> Frame:
@@ -101,39 +102,33 @@ class _Lettering:
     """
 
     def __init__(self, width: int) -> None:
-        size = min(max(2 * width // _LONGEST_TEXT // 2, _SMALLEST_TEXT), _LARGEST_TEXT)
+        size = min(max(width // _CHARACTERS, _SMALLEST_TEXT), _LARGEST_TEXT)
         fonts = require("PIL.ImageFont", "train")
         self._font = fonts.load_default(size)
         self._margin = max(2, size // 3)
-        ascent, descent = self._font.getmetrics()
-        self.height = ascent + descent + self._margin
-        self.height += self.height % 2
-        self._width = width
-        self._glyphs: dict[str, npt.NDArray[np.float32]] = {}
+        self._line_height = sum(self._font.getmetrics())
+        self.height = self._line_height + self._margin
+        self._room = width - 2 * self._margin
+        self._glyphs: dict[tuple[str, _Colour], Frame] = {}
 
-    def write(self, band: Frame, texts: Sequence[str], colour: tuple[int, int, int]) -> None:
+    def write(self, band: Frame, texts: Sequence[str], colour: _Colour) -> None:
         """Fill the band with the ground's colour and the first of the texts that fits."""
         band[:] = _GROUND
-        room = self._width - 2 * self._margin
-        lines = ([self._glyph(character) for character in text] for text in texts)
-        fitting = next((line for line in lines if sum(glyph.shape[1] for glyph in line) <= room), None)
-        if not fitting:
-            return
-        mask = np.concatenate(fitting, axis=1)[..., None]
-        top = (self.height - mask.shape[0]) // 2
-        area = band[top : top + mask.shape[0], self._margin : self._margin + mask.shape[1]]
-        area[:] = (_GROUND + mask * (np.array(colour, np.float32) - _GROUND)).astype(np.uint8)
+        lines = ([self._glyph(character, colour) for character in text] for text in texts)
+        fitting = next((line for line in lines if sum(glyph.shape[1] for glyph in line) <= self._room), None)
+        if fitting:
+            line = np.concatenate(fitting, axis=1)
+            top = self._margin // 2
+            band[top : top + self._line_height, self._margin : self._margin + line.shape[1]] = line
 
-    def _glyph(self, character: str) -> npt.NDArray[np.float32]:
-        """How much of each pixel a character covers, float32[height, width]."""
-        if character not in self._glyphs:
-            self._glyphs[character] = self._drawn(character)
-        return self._glyphs[character]
+    def _glyph(self, character: str, colour: _Colour) -> Frame:
+        if (character, colour) not in self._glyphs:
+            self._glyphs[character, colour] = self._draw(character, colour)
+        return self._glyphs[character, colour]
 
-    def _drawn(self, character: str) -> npt.NDArray[np.float32]:
+    def _draw(self, character: str, colour: _Colour) -> Frame:
         images, drawing = require("PIL.Image", "train"), require("PIL.ImageDraw", "train")
-        ascent, descent = self._font.getmetrics()
-        image: Any = images.new("L", (max(1, round(self._font.getlength(character))), ascent + descent))
-        drawing.Draw(image).text((0, 0), character, fill=255, font=self._font)
-        mask: npt.NDArray[np.float32] = np.asarray(image, np.float32)
-        return mask / np.float32(255)
+        width = max(1, round(self._font.getlength(character)))
+        image: Any = images.new("RGB", (width, self._line_height), _GROUND)
+        drawing.Draw(image).text((0, 0), character, fill=colour, font=self._font)
+        return np.asarray(image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -34,6 +35,12 @@ SHOWCASE_FILE = "showcase.mp4"
 
 _LEAST_FPS = {".mp4": 25.0, ".gif": 12.5}
 """Frames per second that look smooth. Of environments with more, only every second or third frame is drawn."""
+
+_ROOM = {(".mp4", False): (math.inf, math.inf), (".mp4", True): (1920, 1080)}
+"""Width and height of a film, by its ending and whether it is a mosaic."""
+
+_ROOM_OF_GIF = (720, 720)
+"""A GIF of more pixels is too large to send."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,9 @@ def showcase(
         ProgressLine(progress) as line,
     ):
         check_fits(agent, stage.env.observation_space, stage.env.action_space)
-        camera = Camera(stage, caption, _LEAST_FPS[target.suffix.lower()], line)
+        kind = target.suffix.lower()
+        room = _ROOM.get((kind, mosaic), _ROOM_OF_GIF)
+        camera = Camera(stage, caption, room, _LEAST_FPS[kind], line)
         write_video(target, camera.film(agent, first_seed, deterministic), camera.fps)
         still = target.with_suffix(".png")
         write_still(still, camera.still())
