@@ -17,7 +17,7 @@ from envfleet.cli.permission import Permission
 
 @dataclass(frozen=True)
 class _Options:
-    """Film episodes of a run's agent: makes a video, and a still picture of the best episode.
+    """Film episodes of a run's agent: a video, and a picture of the best episode.
 
     Attributes:
         run: the run's folder.

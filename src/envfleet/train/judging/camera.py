@@ -114,10 +114,10 @@ class Camera:
         try:
             frame: Frame = env.render()
         except Exception as error:
-            hint = ""
+            said = f"{self._stage.env_id} could not be drawn: {type(error).__name__}: {error}."
             if "mujoco" in type(env.unwrapped).__module__:
-                hint = " Where there is no screen, set the environment variable MUJOCO_GL=egl (or osmesa) beforehand."
-            name = type(error).__name__
-            raise RuntimeError(f"{self._stage.env_id} could not be drawn: {name}: {error}.{hint}") from error
+                hint = "Where there is no screen, set the environment variable MUJOCO_GL=egl (or osmesa) beforehand."
+                raise OSError(f"{said} {hint}") from error
+            raise RuntimeError(said) from error
         check_frame(f"what {self._stage.env_id}'s render() returns", frame)
         return frame

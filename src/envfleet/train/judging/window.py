@@ -56,8 +56,8 @@ def play_in_window(
     """
     check_integer("episodes", episodes, 1)
     check_integer("seed", seed, 0)
-    _check_screen()
     agent = as_agent(agent_or_run, allow_import)
+    _check_screen()
     setup = PlaySetup.of(agent, env_kwargs, randomize, max_steps)
     first_seed = evaluation_seed(seed)
     drawn = draw_parameters(setup.randomize, episodes, first_seed)
