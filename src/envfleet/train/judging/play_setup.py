@@ -32,6 +32,8 @@ _PATIENCE = 30_000
 _EVALUATION = zlib.crc32(b"evaluation")
 """Sets the stream of evaluation's seeds apart from all others drawn from the same seed."""
 
+_DRIVER = "SDL_VIDEODRIVER"
+
 
 class UnfitError(ValueError):
     """The environment's observations or actions are not those of the agent."""
@@ -134,6 +136,24 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
+
+
+def has_screen() -> bool:
+    """Whether something says where a window can be opened."""
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", _DRIVER))
+
+
+@contextmanager
+def no_screen_needed() -> Iterator[None]:
+    """Where there is no screen, tell SDL, which draws many environments, not to look for one and complain."""
+    if has_screen():
+        yield
+        return
+    os.environ[_DRIVER] = "dummy"
+    try:
+        yield
+    finally:
+        os.environ.pop(_DRIVER, None)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from envfleet.train.judging.play_setup import (
     check_fits,
     check_integer,
     evaluation_seed,
+    no_screen_needed,
     one_torch_thread,
     seeded,
 )
@@ -108,6 +109,7 @@ def showcase(
     parameters = [drawn.row(index) for index in range(episodes)]
     at_once = episodes if mosaic else 1
     with (
+        no_screen_needed(),
         closing(Stage(setup, parameters, "rgb_array", at_once)) as stage,
         nullcontext() if deterministic else seeded(first_seed),
         one_torch_thread(),

@@ -16,15 +16,13 @@ from envfleet.train.judging.play_setup import (
     check_fits,
     check_integer,
     evaluation_seed,
+    has_screen,
     one_torch_thread,
     seeded,
 )
 from envfleet.train.judging.scores import Evaluation
 from envfleet.train.judging.stage import Stage
 from envfleet.train.running.trust import AllowImport
-
-_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
-"""Environment variables, one of which says where a window can be opened."""
 
 _WINDOW_LIBRARIES = ("pygame", "glfw")
 
@@ -79,7 +77,7 @@ def play_in_window(
 
 
 def _check_screen() -> None:
-    if not any(os.environ.get(name) for name in _DISPLAYS):
+    if not has_screen():
         raise OSError(
             "there is no screen to open a window on: neither DISPLAY nor WAYLAND_DISPLAY is set. Make a film instead, "
             "or connect with `ssh -X`."

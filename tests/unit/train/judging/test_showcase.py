@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -195,6 +196,20 @@ def test_small_pictures_are_enlarged_and_the_caption_is_below_them(tmp_path: Pat
     changes = np.abs(np.diff(captions, axis=0)).max(axis=(1, 2, 3)) > 60
     assert changes[:40].all()  # another step in every frame
     assert not changes[41:].any()  # the end is held
+
+
+def test_without_a_screen_sdl_is_told_not_to_look_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    seen: list[str | None] = []
+    policy = Player(
+        policy=lambda observations: (seen.append(os.environ.get("SDL_VIDEODRIVER")), zeros(observations))[1]
+    )
+    showcase(policy, episodes=1, path=tmp_path / "a.mp4")
+    assert "SDL_VIDEODRIVER" not in os.environ
+    monkeypatch.setenv("DISPLAY", ":7")
+    showcase(Player(policy=policy), episodes=1, path=tmp_path / "a.mp4")
+    assert seen == ["dummy"] * 40 + [None] * 40
 
 
 def test_what_makes_many_steps_per_second_is_not_drawn_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
