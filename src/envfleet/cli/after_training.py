@@ -15,7 +15,8 @@ from envfleet.train.atomic_files import replacing
 from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.judging.plots import plot_runs
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.judging.showcase import may_offer_pictures, showcase
+from envfleet.train.judging.showcase import showcase
+from envfleet.train.judging.stage import may_offer_pictures
 from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.reporting import TrainingResult, duration, program, resume_command, score
 

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 """The exit code of a program that was ended by Ctrl-C, as in shells: 128 plus the signal's number."""
 
 _TRAIN_EXTRA = frozenset(
-    ("docstring_parser", "imageio_ffmpeg", "matplotlib", "rich", "safetensors", "tensorboard", "torch", "tyro")
+    ("docstring_parser", "imageio_ffmpeg", "matplotlib", "PIL", "rich", "safetensors", "tensorboard", "torch", "tyro")
 )
 _OURS = (ImportError, OSError, RuntimeError, TypeError, ValueError)
 """What envfleet raises with a message for users. The same from inside a library is another matter."""

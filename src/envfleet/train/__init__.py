@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from envfleet.train.judging.plots import plot_runs, plot_scenarios
     from envfleet.train.judging.scores import Evaluation, Scenario, table
     from envfleet.train.judging.showcase import Showcase, showcase
+    from envfleet.train.judging.window import play_in_window
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.networks import Actor, Critic, Networks
     from envfleet.train.running.checkpoint import load_agent
@@ -77,6 +78,7 @@ __all__ = [
     "load_agent",
     "parse_randomize",
     "parse_sweep",
+    "play_in_window",
     "plot_runs",
     "plot_scenarios",
     "preset",
@@ -129,6 +131,7 @@ _MODULES = {
     "load_agent": "envfleet.train.running.checkpoint",
     "parse_randomize": "envfleet.scenarios",
     "parse_sweep": "envfleet.scenarios",
+    "play_in_window": "envfleet.train.judging.window",
     "plot_runs": "envfleet.train.judging.plots",
     "plot_scenarios": "envfleet.train.judging.plots",
     "preset": "envfleet.train.algorithms.registry",

@@ -144,15 +144,42 @@ def test_a_video(envfleet: Run, trained: Path, tmp_path: Path) -> None:
     assert (tmp_path / "film.png").stat().st_size > 1000
 
 
+def test_a_mosaic_as_a_gif(envfleet: Run, trained: Path, tmp_path: Path) -> None:
+    argv = ["--mosaic", "--no-caption", "--output", tmp_path / "film.gif", "--env-kwargs", "max_episode_steps=4"]
+    code, output, errors = envfleet("showcase", trained, *argv)
+    assert code == 0, errors
+    assert output.count("return 4.000 in 4 steps") == 3
+    assert (tmp_path / "film.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_a_window(envfleet: Run, trained: Path, tmp_path: Path) -> None:
+    argv = ["--human", "--episodes", "2", "--env-kwargs", "max_episode_steps=4"]
+    code, output, errors = envfleet("showcase", trained, *argv)
+    assert code == 0, errors
+    assert output == "episode 1: return 4.000 in 4 steps\nepisode 2: return 4.000 in 4 steps\n"
+    code, _, errors = envfleet("showcase", trained, "--human", "--mosaic", "--output", tmp_path / "x.mp4")
+    assert code == 2
+    assert "--human opens a window and makes no film, so leave out --output and --mosaic" in errors
+
+
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
         (["nowhere"], "nowhere is no run of envfleet"),
-        (["RUN", "--output", "x.gif"], "must end in .mp4"),
+        (["RUN", "--output", "x.avi"], "must end in .mp4 or .gif"),
+        (
+            ["RUN", "--output", "/dev/null/x.mp4"],
+            "cannot be written to /dev/null/x.mp4: /dev/null: Not a dir",
+        ),
         (["RUN", "--episodes", "0"], "episodes must be 1 or more"),
+        (["RUN", "--human"], "there is no screen to open a window on"),
     ],
 )
-def test_what_cannot_be_filmed(envfleet: Run, trained: Path, argv: list[str], expected: str) -> None:
+def test_what_cannot_be_filmed(
+    envfleet: Run, trained: Path, argv: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
     code, output, errors = envfleet("showcase", *(trained if text == "RUN" else text for text in argv))
     assert code == 1
     assert not output

@@ -35,6 +35,8 @@ _PATIENCE = 30_000
 _EVALUATION = zlib.crc32(b"evaluation")
 """Sets the stream of evaluation's seeds apart from all others drawn from the same seed."""
 
+_DRIVER = "SDL_VIDEODRIVER"
+
 
 class UnfitError(ValueError):
     """The environment's observations or actions are not those of the agent."""
@@ -151,6 +153,35 @@ def seeded(agent: Agent, seed: int) -> Iterator[None]:
         if isinstance(agent, Agent):  # what else plays like one draws as it likes
             stack.enter_context(agent.seeded(seed))
         yield
+
+
+def has_screen() -> bool:
+    """Whether something says where a window can be opened."""
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", _DRIVER))
+
+
+@contextmanager
+def no_screen_needed() -> Iterator[None]:
+    """Where there is no screen, tell SDL, which draws many environments, not to look for one and complain."""
+    if has_screen():
+        yield
+        return
+    os.environ[_DRIVER] = "dummy"
+    try:
+        yield
+    finally:
+        os.environ.pop(_DRIVER, None)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Let torch compute on one thread: for a few observations at a time, others would only be waited for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check_integer(name: str, value: object, least: int) -> None:

@@ -36,6 +36,7 @@ from envfleet.train.judging.figures import (
     saved_figure,
     thousands,
 )
+from envfleet.train.judging.inline import PictureFile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,7 +98,7 @@ def plot_runs(
         smoothing: The moving average's window, as a share of the longest run; 0 for none.
 
     Returns:
-        The path written to.
+        The path written to; in a notebook it is shown as the picture.
     """
     given = [run_dirs] if isinstance(run_dirs, (str, os.PathLike)) else run_dirs
     folders = list({Path(folder).resolve(): Path(folder) for folder in given}.values())
@@ -115,7 +116,7 @@ def plot_runs(
     window = smoothing * max(run.metrics["step"][-1] for run in runs)
     with saved_figure(target, len(panels)) as (figure, axes):
         _draw_runs(figure, dict(zip(panels, axes, strict=True)), runs, window)
-    return target
+    return PictureFile(target)
 
 
 def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -> Path:
@@ -127,7 +128,7 @@ def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -
         path: Where to: .png, or .pdf and .svg for print.
 
     Returns:
-        The path written to.
+        The path written to; in a notebook it is shown as the picture.
     """
     target = Path(path)
     check_format(target)
@@ -147,7 +148,7 @@ def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -
         handles, labels = axes[0].get_legend_handles_labels()
         # The means come first, though matplotlib lists error bars last.
         figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2)
-    return target
+    return PictureFile(target)
 
 
 def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run], window: float) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+
+from envfleet.train.judging.inline import table_html
 
 _CONFIDENCE = 0.95
 
@@ -83,6 +85,9 @@ class Evaluation:
         """The mean of the lengths."""
         return sum(self.lengths) / self.episodes
 
+    def _repr_html_(self) -> str:
+        return _page([self])
+
     def to_json_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON: what is not a finite number becomes None."""
         numbers = {
@@ -118,25 +123,69 @@ class Scenario:
         found = {"error": self.error} if self.evaluation is None else self.evaluation.to_json_dict()
         return {"parameter": self.parameter, "value": _plain(self.value), **found}
 
+    def _repr_html_(self) -> str:
+        return _page([self])
+
 
 def table(rows: Sequence[Evaluation | Scenario]) -> str:
-    """Evaluations as lines of text below a headline, one each; the mean return with half its 95 % interval."""
-    labels = [_label(row) for row in rows]
-    found = [row.evaluation if isinstance(row, Scenario) else row for row in rows]
-    evaluations = [evaluation for evaluation in found if evaluation is not None]
+    """Evaluations as lines of text below a headline, one each; the mean return with half its 95 % interval.
+
+    The text is for `print`. As the last line of a notebook's cell it is shown as a table.
+    """
+    evaluations = _evaluations(rows)
     decimals = _decimals(evaluations)
     columns = zip(_HEADLINE, *(_cells(evaluation, decimals) for evaluation in evaluations), strict=True)
     widths = [max(map(len, column)) for column in columns]
-    label_width = max(map(len, labels), default=0)
+    label_width = max((len(_label(row)) for row in rows), default=0)
     lines = [_line("", _HEADLINE, label_width, widths)]
-    for label, row, evaluation in zip(labels, rows, found, strict=True):
+    for label, cells, refused in _table_rows(rows, decimals):
+        lines.append(_line(label, cells, label_width, widths) if cells else f"{label.ljust(label_width)}  {refused}")
+    note = _cut_note(evaluations)
+    return _Table("\n".join([*lines, note] if note else lines), _page(rows))
+
+
+@final
+class _Table(str):
+    """A table as text, which notebooks show as a table."""
+
+    _page: str
+
+    def __new__(cls, text: str, page: str = "") -> _Table:
+        made = super().__new__(cls, text)
+        made._page = page
+        return made
+
+    def _repr_html_(self) -> str:
+        return self._page
+
+
+def _page(rows: Sequence[Evaluation | Scenario]) -> str:
+    """The table for a notebook."""
+    evaluations = _evaluations(rows)
+    found = _table_rows(rows, _decimals(evaluations))
+    cells = [[label, " ".join(cells[:2]), *cells[2:]] if cells else [label, refused] for label, cells, refused in found]
+    return table_html(["", "mean return", *_HEADLINE[2:]], cells, _cut_note(evaluations))
+
+
+def _evaluations(rows: Sequence[Evaluation | Scenario]) -> list[Evaluation]:
+    found = [row.evaluation if isinstance(row, Scenario) else row for row in rows]
+    return [evaluation for evaluation in found if evaluation is not None]
+
+
+def _table_rows(rows: Sequence[Evaluation | Scenario], decimals: int) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The label of each row with its cells, or with none and why there are none."""
+    for row in rows:
+        evaluation = row.evaluation if isinstance(row, Scenario) else row
         if evaluation is not None:
-            lines.append(_line(label, _cells(evaluation, decimals), label_width, widths))
+            yield _label(row), _cells(evaluation, decimals), ""
         elif isinstance(row, Scenario):
             # An error may have many lines; in a table it has one.
-            lines.append(f"{label.ljust(label_width)}  refused: {' '.join(str(row.error).split())}")
+            yield _label(row), (), f"refused: {' '.join(str(row.error).split())}"
+
+
+def _cut_note(evaluations: Sequence[Evaluation]) -> str:
     cut = sum(evaluation.cut for evaluation in evaluations)
-    return "\n".join([*lines, f"Cut off before they ended: {cut} episodes."] if cut else lines)
+    return f"Cut off before they ended: {cut} episodes." if cut else ""
 
 
 _HEADLINE = ("mean return", "", "worst", "best", "length", "shortest", "longest", "episodes")

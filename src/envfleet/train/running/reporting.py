@@ -1,4 +1,4 @@
-"""How a run tells where it stands: to callbacks, and to people by a bar in a terminal and by lines elsewhere."""
+"""How a run tells where it stands: to callbacks, and to people by a bar, or by lines where no bar can be drawn."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, final
 from envfleet._references import can_be_imported, variable_name
 from envfleet.train.agent import Agent
 from envfleet.train.config import TrainConfig
+from envfleet.train.running.notebook import Display, in_notebook
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -100,7 +101,9 @@ class Reporter(ABC):
 
 
 def console_reporter() -> Reporter:
-    """The reporter that suits where standard output goes: a bar in a terminal, lines in files and notebooks."""
+    """The reporter that suits where standard output goes: a bar in a terminal or a notebook, lines in files."""
+    if in_notebook():
+        return NotebookReporter()
     terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return BarReporter() if terminal and importlib.util.find_spec("rich") else LineReporter()
 
@@ -189,6 +192,49 @@ class BarReporter(Reporter):
         self._bar.stop()
         if result is not None:
             self._bar.console.print(_ending(result, self._total), highlight=False, markup=False, soft_wrap=True)
+
+
+@final
+class NotebookReporter(Reporter):
+    """Draws a progress bar below the notebook's cell, twice a second, always in the same place.
+
+    Args:
+        clock: the seconds since some moment.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._drawn = -_BAR_SECONDS
+        self._latest: Progress | None = None
+        self._display = Display()
+
+    def begin(self, config: TrainConfig, run_dir: Path, plan: str, step: int) -> None:
+        """Say what is about to happen and show the bar."""
+        self._head = list(_heading(config, run_dir, plan, step))
+        self._total = config.total_steps
+        self._pace = _Pace(self._clock(), step)
+        self._draw(step, _of(step, self._total))
+
+    def report(self, progress: Progress) -> None:
+        """Draw the bar again if it is time."""
+        now = self._clock()
+        self._latest = progress
+        self._pace.note(now, progress.step)
+        if now >= self._drawn + _BAR_SECONDS:
+            self._drawn = now
+            left = duration(self._pace.seconds_left(progress))
+            self._draw(progress.step, f"{_facts(progress, self._pace)}, {left} left")
+
+    def end(self, result: TrainingResult | None) -> None:
+        """Leave the bar as it is and say how it ended."""
+        if result is not None and self._latest is not None:
+            # The last rollout that fits in may well end before the last step.
+            self._draw(self._total if result.finished else result.step, _facts(self._latest, self._pace))
+        if result is not None:
+            print(_ending(result, self._total), flush=True)
+
+    def _draw(self, step: int, facts: str) -> None:
+        self._display.show("\n".join([*self._head, facts]), step / self._total)
 
 
 def _rich_bar() -> RichProgress:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from players import Coin, Player, trained_run, zeros
 from envfleet import uniform
 from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.judging.showcase import showcase
-from envfleet.train.judging.video import Exposures, picture_of
+from envfleet.train.judging.stills import Exposures, picture_of
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 image = pytest.importorskip("matplotlib.image")
@@ -27,10 +30,11 @@ def test_a_video_and_a_still_of_the_episodes(tmp_path: Path) -> None:
     assert (result.path, result.still) == (tmp_path / "new" / "watch.mp4", tmp_path / "new" / "watch.png")
     assert set(result.lengths) == {1, 40}
     frames, seconds = frames_and_seconds(result.path)
-    assert frames == sum(result.lengths) + 6  # a step's result each, and what an episode began with
+    ends = 6 * 20  # each is shown for a second
+    assert frames == sum(result.lengths) + 6 + ends  # a step's result each, and what an episode began with
     assert seconds == pytest.approx(frames / 20, rel=0.05)
     still = image.imread(result.still)
-    assert still.shape[:2] == (24, 60)
+    assert still.shape[:2] == (8 * 24, 8 * 60)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["watch.mp4", "watch.png"]
 
 
@@ -58,8 +62,8 @@ def test_the_still_shows_the_best_episode(tmp_path: Path) -> None:
     for better, row, other_row in (("long", 12, 4), ("short", 4, 12)):
         player = Player(**{"short": 0.0, "long": 0.0, better: 3.0})
         still = image.imread(showcase(player, episodes=6, path=tmp_path / f"{better}.mp4").still)[..., :3]
-        assert still[row : row + 4].max() == 1.0
-        assert still[other_row : other_row + 4].max() < 0.2
+        assert still[8 * row : 8 * row + 32].max() == 1.0
+        assert still[8 * other_row : 8 * other_row + 32].max() < 0.2
 
 
 def test_a_run_keeps_its_showcase_in_its_folder(tmp_path: Path) -> None:
@@ -150,8 +154,8 @@ def test_an_environments_own_refusal_is_not_covered_up(tmp_path: Path) -> None:
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r'no folder to put its video in: give path="somewhere\.mp4"'):
         showcase(Player())
-    with pytest.raises(ValueError, match=r"must end in \.mp4"):
-        showcase(Player(), path=tmp_path / "a.gif")
+    with pytest.raises(ValueError, match=r"must end in \.mp4 or \.gif"):
+        showcase(Player(), path=tmp_path / "a.avi")
     with pytest.raises(ValueError, match="episodes must be 1 or more"):
         showcase(Player(), path=tmp_path / "a.mp4", episodes=0)
     with pytest.raises(ValueError, match="seed must be 0 or more"):
@@ -161,6 +165,151 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="it cannot play"):
         showcase(player, path=tmp_path / "a.mp4")
     assert list(tmp_path.iterdir()) == []
+
+
+# -- the film --------------------------------------------------------------------------------------------
+
+
+def film(path: Path) -> tuple[dict[str, Any], Any]:
+    """What ffmpeg says about a film, and its frames."""
+    with warnings.catch_warnings():
+        # imageio-ffmpeg leaves the pipes of its reader to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        reader = imageio_ffmpeg.read_frames(path)
+        meta = next(reader)
+        width, height = meta["size"]
+        frames = [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
+        del reader
+    return meta, np.array(frames)
+
+
+def test_small_pictures_are_enlarged_and_the_caption_is_below_them(tmp_path: Path) -> None:
+    bare = film(showcase(Player(), episodes=1, path=tmp_path / "a.mp4", caption=False).path)[1]
+    assert bare.shape[1:] == (8 * 24, 8 * 60, 3)
+    with_caption = film(showcase(Player(), episodes=1, path=tmp_path / "b.mp4").path)[1]
+    assert with_caption.shape[1] > bare.shape[1]
+    assert with_caption.shape[2] == bare.shape[2]
+    pictures, captions = with_caption[:, : 8 * 24].astype(int), with_caption[:, 8 * 24 :].astype(int)
+    assert np.abs(pictures - bare).mean() < 3  # nothing is written over them
+    assert captions.max() > 200
+    assert captions[:40, :, 300:].max() < 60  # the text is at the left
+    changes = np.abs(np.diff(captions, axis=0)).max(axis=(1, 2, 3)) > 60
+    assert changes[:40].all()  # another step in every frame
+    assert not changes[41:].any()  # the end is held
+
+
+def test_without_a_screen_sdl_is_told_not_to_look_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    seen: list[str | None] = []
+    policy = Player(
+        policy=lambda observations: (seen.append(os.environ.get("SDL_VIDEODRIVER")), zeros(observations))[1]
+    )
+    showcase(policy, episodes=1, path=tmp_path / "a.mp4")
+    assert "SDL_VIDEODRIVER" not in os.environ
+    monkeypatch.setenv("DISPLAY", ":7")
+    showcase(Player(policy=policy), episodes=1, path=tmp_path / "a.mp4")
+    assert seen == ["dummy"] * 40 + [None] * 40
+
+
+def test_what_makes_many_steps_per_second_is_not_drawn_at_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    render = Coin.render
+    monkeypatch.setattr(Coin, "render", lambda self: (drawn.append(self._step), render(self))[1])
+    for fps, ending, shown_fps in ((20, "mp4", 20), (50, "mp4", 25), (80, "mp4", 80 / 3), (30, "gif", 15)):
+        drawn.clear()
+        monkeypatch.setattr(Coin, "metadata", {"render_modes": ["rgb_array"], "render_fps": fps})
+        result = showcase(Player(), episodes=1, path=tmp_path / f"a.{ending}")
+        assert result.lengths == (40,)
+        assert drawn == sorted({*range(0, 40, round(fps / shown_fps)), 40})
+        shown = len(drawn) + round(shown_fps)  # and a second at the end
+        assert frames_and_seconds(result.path)[1] == pytest.approx(shown / shown_fps, abs=0.08)
+
+
+def test_a_gif(tmp_path: Path) -> None:
+    result = showcase(Player(), episodes=1, path=tmp_path / "watch.gif")
+    assert result.path.read_bytes().startswith(b"GIF89a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["watch.gif", "watch.png"]
+    meta, frames = film(result.path)
+    assert meta["duration"] == pytest.approx((1 + 40 + 20) / 20, abs=0.1)
+    np.testing.assert_array_equal(frames[3][100, :16], np.full((16, 3), 40))  # colours are kept to the last bit
+    assert frames[3][14 * 8, 4 * 8].tolist() == [255, 255, 255]
+
+
+def test_a_mosaic_shows_all_episodes_at_once_and_which_have_ended(tmp_path: Path) -> None:
+    serial = showcase(Player(), episodes=6, seed=0, path=tmp_path / "a.mp4")
+    result = showcase(Player(), episodes=6, seed=0, path=tmp_path / "b.mp4", mosaic=True, caption=False)
+    assert (result.returns, result.lengths) == (serial.returns, serial.lengths)
+    assert result.still.read_bytes() == serial.still.read_bytes()
+    frames = film(result.path)[1]
+    assert len(frames) == 1 + max(result.lengths) + 20
+    height, width = frames.shape[1:3]
+    rows = 3 if height > width / 2.5 else 2
+    assert frames.shape[1] <= 1080
+    tiles = [
+        frames[:, top : top + height // rows - 4, left : left + width // (6 // rows) - 4]
+        for top in np.linspace(0, height, rows, endpoint=False).astype(int)
+        for left in np.linspace(0, width, 6 // rows, endpoint=False).astype(int)
+    ]
+    for length, tile in zip(result.lengths, tiles, strict=True):
+        assert tile[0].max() > 240
+        assert (tile[30].max() > 240) == (length == 40)  # those that have ended are darker
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("file/a.mp4", "file: Not a directory"), ("folder.mp4", "there is a folder of that name")],
+)
+def test_a_path_that_cannot_be_written_is_refused_before_anything_is_played(
+    tmp_path: Path, path: str, message: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.mp4").mkdir()
+
+    def policy(observations: Any) -> Any:
+        raise AssertionError("nothing must be played")
+
+    with pytest.raises(OSError, match=f"the video cannot be written to .*{message}"):
+        showcase(Player(policy=policy), path=tmp_path / path)
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [
+        (None, r"players/Coin-v0's render\(\) returns must be a NumPy array .* got NoneType"),
+        (np.zeros((4, 4)), r"players/Coin-v0's render\(\) returns must be uint8\[height, width, 3\].*Multiply by 255"),
+    ],
+)
+def test_what_is_no_picture_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, picture: Any, message: str
+) -> None:
+    monkeypatch.setattr(Coin, "render", lambda self: picture)
+    with pytest.raises((TypeError, ValueError), match=message):
+        showcase(Player(), path=tmp_path / "a.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_of_different_sizes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coin, "render", lambda self: np.zeros((24 + self._step // 5, 60, 3), np.uint8))
+    with pytest.raises(ValueError, match=r"drew \(24, 60, 3\) at first and \(25, 60, 3\) in episode 0, step 5"):
+        showcase(Player(), path=tmp_path / "a.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_terminal_a_line_says_how_far_it_is_and_is_gone_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    showcase(Player(), episodes=2, path=tmp_path / "a.mp4")
+    assert capsys.readouterr().out == ""  # not a terminal
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "24")
+    showcase(Player(), episodes=2, path=tmp_path / "a.mp4")
+    _, *lines = capsys.readouterr().out.split("\r\x1b[K")
+    assert lines[0] == "filming episode 1 of 2:"  # no more than fits
+    assert lines[-2:] == ["writing the film", ""]
+    showcase(Player(), episodes=2, path=tmp_path / "a.mp4", progress=False)
+    assert capsys.readouterr().out == ""
 
 
 # -- stills -----------------------------------------------------------------------------------------------

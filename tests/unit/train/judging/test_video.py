@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from envfleet.train.judging.video import write_still, write_video
+from envfleet.train.judging.stills import write_still
+from envfleet.train.judging.video import write_video
 
 Frames = npt.NDArray[np.uint8]
 
@@ -48,6 +49,28 @@ def test_a_video_shows_every_frame(tmp_path: Path) -> None:
     assert error.mean() < 3  # edges blur, areas keep their colour
     assert np.median(error) <= 2
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_gif_shows_every_frame_in_its_colours(tmp_path: Path) -> None:
+    path, frames = tmp_path / "new" / "showcase.GIF", moving_square(12)
+    assert write_video(path, frames, fps=12.5) == 12
+    _, shown = read_video(path)
+    np.testing.assert_array_equal(shown, frames)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_gif_that_ffmpeg_could_not_make_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "false")
+    monkeypatch.setattr(imageio_ffmpeg, "count_frames_and_secs", lambda path: (3, 1.0))
+
+    def encoder(path: str, *_: Any, **__: Any) -> Iterator[None]:
+        while True:
+            yield
+
+    monkeypatch.setattr(imageio_ffmpeg, "write_frames", encoder)
+    with pytest.raises(OSError, match="ffmpeg could not make the GIF: it ended with code 1; is the disk full"):
+        write_video(tmp_path / "a.gif", moving_square(3), fps=30)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_browser_can_begin_before_all_is_loaded(tmp_path: Path) -> None:
@@ -127,7 +150,9 @@ def test_a_video_that_ffmpeg_did_not_finish_is_an_error(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "fps", "message"), [("a.gif", 30, "must end in .mp4"), ("a.mp4", 0, "fps")])
+@pytest.mark.parametrize(
+    ("name", "fps", "message"), [("a.avi", 30, "must end in .mp4 or .gif"), ("a.mp4", 0, "fps"), ("a.gif", 0, "fps")]
+)
 def test_refuses_other_formats_and_speeds(tmp_path: Path, name: str, fps: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         write_video(tmp_path / name, moving_square(1), fps)
