@@ -16,6 +16,8 @@ from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from learning.jobs import machine_with_torch
@@ -75,4 +77,5 @@ def progress(text: str) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # as in training: on a busy machine two would mostly wait for each other
     sys.exit(main())
