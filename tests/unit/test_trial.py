@@ -8,12 +8,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from multiprocessing import active_children, current_process
 from typing import Any
 
 import pytest
+from threaded import a_thread
 
 import envfleet
 from envfleet import _trial, make
@@ -25,19 +25,6 @@ from envfleet.vector import AsyncVectorEnv, SyncVectorEnv
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(make, "usable_cores", lambda: 2)
-
-
-@contextmanager
-def a_thread() -> Iterator[None]:
-    """This program has a thread."""
-    over = threading.Event()
-    thread = threading.Thread(target=over.wait)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 class MenaceEnv(CounterEnv):

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from threaded import a_thread
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import walks
 
 MOST_FILES = 8
-
-
-@contextmanager
-def another_thread() -> Iterator[None]:
-    """A program with threads does not fork its workers itself."""
-    end = threading.Event()
-    thread = threading.Thread(target=end.wait)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
 
 
 def test_a_recovery_lies_in_few_files() -> None:
@@ -37,7 +22,7 @@ def test_a_recovery_lies_in_few_files() -> None:
 
 
 def test_a_recovery_of_a_program_with_threads_lies_in_few_files() -> None:
-    with another_thread():
+    with a_thread():
         files = walks.files_of(walks.calls_of_a_recovery("process"))
     assert len(files) <= MOST_FILES, sorted(files)
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
-import numpy.typing as npt
 
 from envfleet import _core
-from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, StepOrder, load_report
+from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder, load_report
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import (
@@ -29,8 +28,6 @@ from envfleet.vector.process.worker import (
 from envfleet.vector.process.workers import Workers
 from envfleet.vector.recovery import LostWorker, Recovery
 from envfleet.vector.runtime import NEVER, Deadline, signals_blocked
-
-Rows: TypeAlias = npt.NDArray[np.intp]
 
 
 @final
