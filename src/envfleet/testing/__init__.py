@@ -8,7 +8,9 @@ Write a test class, say how your vector env is made, and let pytest run the cont
         def make(self, env_fns, **kwargs):
             return MyVectorEnv(env_fns, **kwargs)
 
-`VectorEnvContract` is all topics; each topic (`SeedingContract`, `AutoresetContract`, ...) can be taken alone.
+There are two levels. `GymnasiumContract` is what Gymnasium documents of vector envs; its own SyncVectorEnv passes it.
+`VectorEnvContract` is what envfleet promises on top of that. It consists of topics; each topic (`SeedingContract`,
+`AutoresetContract`, ...) can be taken alone.
 `TimeoutsContract` is for backends whose environments run elsewhere, `FirstReadyContract` for those that give results
 as they come. The environments the suite is made of are in
 `envfleet.testing.envs`, its oracle is in `envfleet.testing.reference`.
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from envfleet.testing.base import ContractBase
     from envfleet.testing.calls import CallsContract
     from envfleet.testing.compare import assert_same
-    from envfleet.testing.contract import VectorEnvContract
+    from envfleet.testing.contract import GymnasiumContract, VectorEnvContract
     from envfleet.testing.failures import FailuresContract
     from envfleet.testing.first_ready import FirstReadyContract
     from envfleet.testing.infos import InfosContract
@@ -52,6 +54,7 @@ __all__ = [
     "ContractBase",
     "FailuresContract",
     "FirstReadyContract",
+    "GymnasiumContract",
     "InfosContract",
     "LifecycleContract",
     "ObservationModesContract",
@@ -76,6 +79,7 @@ _MODULES = {
     "ContractBase": "envfleet.testing.base",
     "FailuresContract": "envfleet.testing.failures",
     "FirstReadyContract": "envfleet.testing.first_ready",
+    "GymnasiumContract": "envfleet.testing.contract",
     "InfosContract": "envfleet.testing.infos",
     "LifecycleContract": "envfleet.testing.lifecycle",
     "ObservationModesContract": "envfleet.testing.observations",

@@ -15,7 +15,7 @@ from envfleet.testing.envs import CounterConfig, CounterEnv, counter_fns
 from envfleet.testing.reference import ReferenceFleet
 
 
-class AutoresetContract(ContractBase):
+class GymnasiumAutoreset(ContractBase):
     """What happens when an episode ends, in each mode; observation columns: index, episode, step, action, draw."""
 
     def _one_step_episodes(self) -> list[EnvFn]:
@@ -38,11 +38,6 @@ class AutoresetContract(ContractBase):
             assert envs.metadata["render_fps"] == 1
         assert "autoreset_mode" not in CounterEnv.metadata
 
-    def test_an_unknown_mode_is_refused(self) -> None:
-        """A mode that does not exist raises a ValueError."""
-        with pytest.raises(ValueError, match="Sometimes"):
-            self.make(counter_fns(self.num_envs), autoreset_mode="Sometimes")
-
     def test_the_default_mode_is_next_step(self) -> None:
         """Without a mode a vector env resets at the next step, as Gymnasium's do."""
         with self.fleet(counter_fns(self.num_envs)) as envs:
@@ -62,15 +57,15 @@ class AutoresetContract(ContractBase):
             assert (rewards[0], terminated[0], truncated[0]) == (0.0, False, False)
             assert infos["_episode"].tolist() == [True] + [False] * (self.num_envs - 1)
             assert infos["_step"].tolist() == [False] + [True] * (self.num_envs - 1)
-            assert [len(actions) for actions in envs.get_attr("actions")] == [1] + [2] * (self.num_envs - 1)
+            assert [len(actions) for actions in self.attributes(envs, "actions")] == [1] + [2] * (self.num_envs - 1)
 
     def test_next_step_does_not_reset_before_the_next_step(self) -> None:
         """Between the done step and the next one, the finished environment can still be looked at."""
         with self.fleet(self._one_step_episodes()) as envs:
             envs.reset()
             envs.step(self.zeros())
-            assert envs.get_attr("episode") == (1,) * self.num_envs
-            assert envs.get_attr("steps") == (1,) * self.num_envs
+            assert self.attributes(envs, "episode") == (1,) * self.num_envs
+            assert self.attributes(envs, "steps") == (1,) * self.num_envs
 
     def test_a_reset_clears_a_pending_autoreset(self) -> None:
         """After done and an explicit reset(), the next step steps; it does not reset again."""
@@ -81,16 +76,6 @@ class AutoresetContract(ContractBase):
             observations, rewards, *_ = envs.step(np.full(self.num_envs, 3))
             assert observations[:, 1:4].tolist() == [[2, 1, 3]] * self.num_envs
             assert rewards.tolist() == [i + 1 / 8 for i in range(self.num_envs)]
-
-    def test_a_masked_reset_clears_only_its_own_pending_autoresets(self) -> None:
-        """After done and a masked reset, masked environments step and the others reset."""
-        with self.fleet(self._one_step_episodes()) as envs:
-            envs.reset()
-            envs.step(self.zeros())
-            observations, _ = envs.reset(options={"reset_mask": mask_of(self.num_envs, 1)})
-            assert observations[:3, 1:4].tolist() == [[1, 1, 0], [2, 0, -1], [1, 1, 0]]
-            observations, *_ = envs.step(np.full(self.num_envs, 3))
-            assert observations[:3, 1:4].tolist() == [[2, 0, -1], [2, 1, 3], [2, 0, -1]]
 
     def test_same_step_returns_the_reset_and_keeps_the_final(self) -> None:
         """The done step returns the reset observation and info; final_obs and final_info hold the episode's last."""
@@ -122,6 +107,45 @@ class AutoresetContract(ContractBase):
                 final_keys = {"final_obs", "_final_obs", "final_info", "_final_info"}
                 assert final_keys & set(infos) == (final_keys if ended else set())
 
+    def test_disabled_returns_the_end_as_it_is(self) -> None:
+        """Without autoreset the done step returns the last observation and no final keys."""
+        with self.fleet(self._first_ends(), autoreset_mode=AutoresetMode.DISABLED) as envs:
+            envs.reset()
+            observations, _, terminated, _, infos = envs.step(self.zeros())
+            assert terminated[0]
+            assert observations[0, 1:3].tolist() == [1, 1]
+            assert "final_obs" not in infos
+
+    def test_a_masked_reset_leaves_the_other_rows_alone(self) -> None:
+        """A masked reset returns new rows for the masked, the last rows for the others, infos for the masked."""
+        with self.fleet(self._first_ends(), autoreset_mode=AutoresetMode.DISABLED) as envs:
+            envs.reset()
+            before, *_ = envs.step(np.full(self.num_envs, 2))
+            after, infos = envs.reset(options={"reset_mask": mask_of(self.num_envs, 0)})
+            assert_same(after[1:], before[1:])
+            assert after[0, 1:4].tolist() == [2, 0, -1]
+            assert_same(infos["_episode"], mask_of(self.num_envs, 0))
+            assert "step" not in infos
+
+
+class AutoresetContract(GymnasiumAutoreset):
+    """What happens when an episode ends, in each mode; observation columns: index, episode, step, action, draw."""
+
+    def test_an_unknown_mode_is_refused(self) -> None:
+        """A mode that does not exist raises a ValueError."""
+        with pytest.raises(ValueError, match="Sometimes"):
+            self.make(counter_fns(self.num_envs), autoreset_mode="Sometimes")
+
+    def test_a_masked_reset_clears_only_its_own_pending_autoresets(self) -> None:
+        """After done and a masked reset, masked environments step and the others reset."""
+        with self.fleet(self._one_step_episodes()) as envs:
+            envs.reset()
+            envs.step(self.zeros())
+            observations, _ = envs.reset(options={"reset_mask": mask_of(self.num_envs, 1)})
+            assert observations[:3, 1:4].tolist() == [[1, 1, 0], [2, 0, -1], [1, 1, 0]]
+            observations, *_ = envs.step(np.full(self.num_envs, 3))
+            assert observations[:3, 1:4].tolist() == [[2, 0, -1], [2, 1, 3], [2, 0, -1]]
+
     @pytest.mark.parametrize("copy", [True, False])
     def test_a_reused_buffer_cannot_overwrite_its_final_obs(self, copy: bool) -> None:
         """An environment that returns the same array each time keeps its final_obs apart from its reset."""
@@ -144,15 +168,6 @@ class AutoresetContract(ContractBase):
             steps = {0: 3, 1: 4, 2: 1, 3: 2, 4: 3}
             assert len(finals) > self.num_envs
             assert all(row[2] == steps[row[0] % 4] for row in finals)
-
-    def test_disabled_returns_the_end_as_it_is(self) -> None:
-        """Without autoreset the done step returns the last observation and no final keys."""
-        with self.fleet(self._first_ends(), autoreset_mode=AutoresetMode.DISABLED) as envs:
-            envs.reset()
-            observations, _, terminated, _, infos = envs.step(self.zeros())
-            assert terminated[0]
-            assert observations[0, 1:3].tolist() == [1, 1]
-            assert "final_obs" not in infos
 
     def test_disabled_refuses_to_step_a_finished_environment(self) -> None:
         """Stepping while an environment is finished raises ResetNeeded with its index; nothing is stepped."""
@@ -183,14 +198,3 @@ class AutoresetContract(ContractBase):
                 envs.step(self.zeros())
             envs.reset()
             assert envs.step(self.zeros())[0][:, 1].tolist() == [2] * self.num_envs
-
-    def test_a_masked_reset_leaves_the_other_rows_alone(self) -> None:
-        """A masked reset returns new rows for the masked, the last rows for the others, infos for the masked."""
-        with self.fleet(self._first_ends(), autoreset_mode=AutoresetMode.DISABLED) as envs:
-            envs.reset()
-            before, *_ = envs.step(np.full(self.num_envs, 2))
-            after, infos = envs.reset(options={"reset_mask": mask_of(self.num_envs, 0)})
-            assert_same(after[1:], before[1:])
-            assert after[0, 1:4].tolist() == [2, 0, -1]
-            assert_same(infos["_episode"], mask_of(self.num_envs, 0))
-            assert "step" not in infos

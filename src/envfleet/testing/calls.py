@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from envfleet.errors import EnvRaisedError
@@ -16,8 +16,8 @@ from envfleet.testing.envs import Command, CounterConfig, CounterEnv, counter_fn
 from envfleet.testing.reference import ReferenceFleet
 
 
-class CallsContract(ContractBase):
-    """Methods and attributes of the environments, of all or of some."""
+class GymnasiumCalls(ContractBase):
+    """Methods and attributes of the environments, for vector envs that have `call`, `get_attr` and `set_attr`."""
 
     def _limited(self) -> list[EnvFn]:
         def limited(index: int) -> Any:
@@ -28,34 +28,69 @@ class CallsContract(ContractBase):
     def test_call_hands_over_arguments_and_returns_a_tuple(self) -> None:
         """call(name, *args, **kwargs) returns one result an environment, in order."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
+            self.needs(envs, "call", "get_attr", "set_attr")
             results = envs.call("describe", "hello", mark="?")
             assert results == tuple(f"hello {i}?" for i in range(self.num_envs))
 
     def test_call_of_an_attribute_returns_its_value(self) -> None:
         """Call of something that is not callable returns it, as Gymnasium does."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
+            self.needs(envs, "call", "get_attr", "set_attr")
             assert envs.call("index") == tuple(range(self.num_envs))
 
     def test_get_attr_returns_a_tuple_of_values(self) -> None:
         """get_attr(name) returns one value an environment, before the first reset too."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
-            assert envs.get_attr("index") == tuple(range(self.num_envs))
-            assert envs.get_attr("tag") == ("untouched",) * self.num_envs
+            self.needs(envs, "call", "get_attr", "set_attr")
+            assert self.attributes(envs, "index") == tuple(range(self.num_envs))
+            assert self.attributes(envs, "tag") == ("untouched",) * self.num_envs
 
     @pytest.mark.parametrize("kind", [list, tuple], ids=["list", "tuple"])
     def test_set_attr_takes_one_value_each(self, kind: Any) -> None:
         """A list or tuple of num_envs values sets one each."""
         values = [{"value": i} for i in range(self.num_envs)]
         with self.fleet(endless_fns(self.num_envs)) as envs:
+            self.needs(envs, "call", "get_attr", "set_attr")
             envs.set_attr("tag", kind(values))
-            assert envs.get_attr("tag") == tuple(values)
+            assert self.attributes(envs, "tag") == tuple(values)
 
     def test_set_attr_takes_one_value_for_all(self) -> None:
         """Anything that is no list or tuple is set in every environment."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
+            self.needs(envs, "call", "get_attr", "set_attr")
             envs.set_attr("tag", np.arange(3))
-            for tag in envs.get_attr("tag"):
+            for tag in self.attributes(envs, "tag"):
                 assert_same(tag, np.arange(3))
+
+    def test_attributes_of_wrappers_are_seen_and_set(self) -> None:
+        """get_attr and set_attr reach the wrappers of an environment, and what they set takes effect."""
+        with self.fleet(self._limited()) as envs:
+            self.needs(envs, "call", "get_attr", "set_attr")
+            envs.reset()
+            assert self.attributes(envs, "_max_episode_steps") == (50,) * self.num_envs
+            envs.step(self.zeros())
+            assert self.attributes(envs, "_elapsed_steps") == (1,) * self.num_envs
+            envs.set_attr("_max_episode_steps", 3)
+            assert not envs.step(self.zeros())[3].any()
+            assert envs.step(self.zeros())[3].all()
+            assert self.attributes(envs, "index") == tuple(range(self.num_envs))
+
+    def test_render_returns_one_frame_an_environment(self) -> None:
+        """render() returns a tuple of frames and render_mode is the environments'."""
+        fns = [partial(CounterEnv, CounterConfig(index=i), "rgb_array") for i in range(self.num_envs)]
+        with self.fleet(fns) as envs:
+            if type(envs).render is VectorEnv.render:
+                pytest.skip(f"{type(envs).__name__} has no render")
+            assert envs.render_mode == "rgb_array"
+            envs.reset()
+            frames = envs.render()
+            assert isinstance(frames, tuple)
+            for index, frame in enumerate(frames):
+                assert_same(frame, np.full((2, 2, 3), index, np.uint8))
+
+
+class CallsContract(GymnasiumCalls):
+    """Methods and attributes of the environments, of all or of some."""
 
     @pytest.mark.parametrize("surplus", [-1, 1])
     def test_set_attr_refuses_a_wrong_number_of_values(self, surplus: int) -> None:
@@ -87,29 +122,6 @@ class CallsContract(ContractBase):
             with pytest.raises(ValueError, match="2"):
                 envs.set_attr("tag", ["x", "y", "z"], indices=[0, 1])
             assert envs.get_attr("tag") == ("untouched",) * self.num_envs
-
-    def test_attributes_of_wrappers_are_seen_and_set(self) -> None:
-        """get_attr and set_attr reach the wrappers of an environment, and what they set takes effect."""
-        with self.fleet(self._limited()) as envs:
-            envs.reset()
-            assert envs.get_attr("_max_episode_steps") == (50,) * self.num_envs
-            envs.step(self.zeros())
-            assert envs.get_attr("_elapsed_steps") == (1,) * self.num_envs
-            envs.set_attr("_max_episode_steps", 3)
-            assert not envs.step(self.zeros())[3].any()
-            assert envs.step(self.zeros())[3].all()
-            assert envs.get_attr("index") == tuple(range(self.num_envs))
-
-    def test_render_returns_one_frame_an_environment(self) -> None:
-        """render() returns a tuple of frames and render_mode is the environments'."""
-        fns = [partial(CounterEnv, CounterConfig(index=i), "rgb_array") for i in range(self.num_envs)]
-        with self.fleet(fns) as envs:
-            assert envs.render_mode == "rgb_array"
-            envs.reset()
-            frames = envs.render()
-            assert isinstance(frames, tuple)
-            for index, frame in enumerate(frames):
-                assert_same(frame, np.full((2, 2, 3), index, np.uint8))
 
     @pytest.mark.parametrize("name", ["reset", "step", "close"])
     def test_calls_that_would_bypass_the_fleet_are_refused(self, name: str) -> None:

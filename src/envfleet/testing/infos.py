@@ -59,8 +59,12 @@ COLUMNS: dict[str, tuple[list[Any], Any]] = {
 }
 
 
-class InfosContract(ContractBase):
-    """Columns over the environments with `_key` masks; dtypes promote over the environments of a step."""
+GYMNASIUM_COLUMNS = ("ints", "floats", "bools", "float32", "text", "None", "arrays", "lists")
+"""Those in which all values are of one type."""
+
+
+class GymnasiumInfos(ContractBase):
+    """Columns over the environments with `_key` masks."""
 
     def _info_fns(self, script: list[list[dict[str, Any]]]) -> list[EnvFn]:
         """Return makers of environments that return info script[t][i] at their t-th call."""
@@ -68,9 +72,9 @@ class InfosContract(ContractBase):
         space = spaces.Discrete(1)
         return [partial(PlaybackEnv, space, [Frame(0, info=row[i]) for row in script]) for i in range(num_envs)]
 
-    @pytest.mark.parametrize("case", COLUMNS, ids=str)
+    @pytest.mark.parametrize("case", GYMNASIUM_COLUMNS, ids=str)
     def test_a_column_has_the_type_of_all_its_values(self, case: str) -> None:
-        """The dtype of a column is promoted over all environments, and is object where values do not mix."""
+        """A column holds the values of all environments, zeros or None where there are none, and has a mask."""
         values, expected = COLUMNS[case]
         infos = [{} if value is ABSENT else {"key": value} for value in values]
         mask = np.array([value is not ABSENT for value in values])
@@ -78,24 +82,6 @@ class InfosContract(ContractBase):
             for _ in range(2):
                 assert_same(envs.reset()[1], {"key": expected, "_key": mask})
                 assert_same(envs.step(np.zeros(3, np.int64))[4], {"key": expected, "_key": mask})
-
-    def test_nested_dicts_become_nested_columns(self) -> None:
-        """A dict inside an info is batched by the same rule, with masks on every level."""
-        infos: list[dict[str, Any]] = [{"a": {"b": {"c": 1}}}, {}, {"a": {"b": {"c": 2.5}, "d": "x"}}]
-        first_and_last = np.array([True, False, True])
-        last = np.array([False, False, True])
-        expected = {
-            "a": {
-                "b": {"c": np.array([1.0, 0.0, 2.5]), "_c": first_and_last},
-                "_b": first_and_last,
-                "d": objects(None, None, "x"),
-                "_d": last,
-            },
-            "_a": first_and_last,
-        }
-        with self.fleet(self._info_fns([infos])) as envs:
-            assert_same(envs.reset()[1], expected)
-            assert_same(envs.step(np.zeros(3, np.int64))[4], expected)
 
     def test_empty_infos_give_an_empty_dict(self) -> None:
         """Environments without infos cost no keys."""
@@ -117,6 +103,33 @@ class InfosContract(ContractBase):
             assert_same(envs.reset()[1], stack_infos(script[0]))
             for row in script[1:]:
                 assert_same(envs.step(np.zeros(2, np.int64))[4], stack_infos(row))
+
+
+class InfosContract(GymnasiumInfos):
+    """Columns over the environments with `_key` masks; dtypes promote over the environments of a step."""
+
+    @pytest.mark.parametrize("case", [case for case in COLUMNS if case not in GYMNASIUM_COLUMNS], ids=str)
+    def test_a_column_is_promoted_over_all_its_values(self, case: str) -> None:
+        """The dtype of a column is promoted over all environments, and is object where values do not mix."""
+        self.test_a_column_has_the_type_of_all_its_values(case)
+
+    def test_nested_dicts_become_nested_columns(self) -> None:
+        """A dict inside an info is batched by the same rule, with masks on every level."""
+        infos: list[dict[str, Any]] = [{"a": {"b": {"c": 1}}}, {}, {"a": {"b": {"c": 2.5}, "d": "x"}}]
+        first_and_last = np.array([True, False, True])
+        last = np.array([False, False, True])
+        expected = {
+            "a": {
+                "b": {"c": np.array([1.0, 0.0, 2.5]), "_c": first_and_last},
+                "_b": first_and_last,
+                "d": objects(None, None, "x"),
+                "_d": last,
+            },
+            "_a": first_and_last,
+        }
+        with self.fleet(self._info_fns([infos])) as envs:
+            assert_same(envs.reset()[1], expected)
+            assert_same(envs.step(np.zeros(3, np.int64))[4], expected)
 
     def test_infos_are_safe_to_keep(self) -> None:
         """No later step changes an info that was returned, and writing into one reaches nobody."""

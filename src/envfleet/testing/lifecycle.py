@@ -16,8 +16,8 @@ from envfleet.testing.envs import Command, CounterConfig, CounterEnv, counter_fn
 from envfleet.testing.waiting import OPERATIONS, START
 
 
-class LifecycleContract(ContractBase):
-    """Closing is idempotent, bounded in time, and possible after any failure."""
+class GymnasiumLifecycle(ContractBase):
+    """Closing closes every environment, once."""
 
     def _closes(self, folder: Path) -> list[int]:
         """Return how often each environment was closed."""
@@ -26,7 +26,7 @@ class LifecycleContract(ContractBase):
 
     def test_close_closes_every_environment_once(self, tmp_path: Path) -> None:
         """close() calls close() of each environment exactly once, and a second close() does nothing."""
-        envs = self.make(counter_fns(self.num_envs, close_log=str(tmp_path)))
+        envs = self.made(counter_fns(self.num_envs, close_log=str(tmp_path)))
         envs.reset()
         before = self._closes(tmp_path)
         envs.close()
@@ -40,16 +40,20 @@ class LifecycleContract(ContractBase):
     @pytest.mark.parametrize("how", [{}, {"timeout": 5}, {"terminate": True}], ids=repr)
     def test_close_takes_gymnasiums_arguments(self, how: dict[str, Any]) -> None:
         """close(timeout=..., terminate=...) works on every backend."""
-        envs = self.make(endless_fns(self.num_envs))
+        envs = self.made(endless_fns(self.num_envs))
         envs.reset()
         envs.close(**how)
         assert envs.closed is True
 
     def test_a_fleet_that_was_never_used_closes(self) -> None:
         """close() right after construction is fine."""
-        envs = self.make(endless_fns(self.num_envs))
+        envs = self.made(endless_fns(self.num_envs))
         envs.close()
         assert envs.closed is True
+
+
+class LifecycleContract(GymnasiumLifecycle):
+    """Closing is idempotent, bounded in time, and possible after any failure."""
 
     @pytest.mark.parametrize("name", [*OPERATIONS, *(f"{name}_wait" for name in START), "render"])
     def test_a_closed_fleet_refuses_everything(self, name: str) -> None:

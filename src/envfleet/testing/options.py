@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,45 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.testing.base import ContractBase, mask_of, pytest
 from envfleet.testing.compare import assert_same
-from envfleet.testing.envs import endless_fns
+from envfleet.testing.envs import CounterConfig, CounterEnv, endless_fns
 
 
-class OptionsContract(ContractBase):
-    """Options reach the environments unchanged, are never mutated, and may be one dict an environment."""
+class GymnasiumOptions(ContractBase):
+    """Options reach the environments; autoresets have none."""
 
     def _received(self, envs: Any) -> list[Any]:
-        return [options[-1] for options in envs.get_attr("options")]
+        return [options[-1] for options in self.attributes(envs, "options")]
+
+    def test_options_are_given_to_every_environment(self) -> None:
+        """Each environment's reset receives what was given as options to the vector env's."""
+        with self.fleet(endless_fns(self.num_envs)) as envs:
+            envs.reset(options={"level": 3})
+            assert [options["level"] for options in self._received(envs)] == [3] * self.num_envs
+
+    def test_the_mask_is_not_handed_to_the_environments(self) -> None:
+        """Masked environments receive the options without "reset_mask"; the others receive nothing."""
+        with self.fleet(endless_fns(self.num_envs), autoreset_mode=AutoresetMode.DISABLED) as envs:
+            envs.reset(options={"level": 1})
+            envs.reset(options={"reset_mask": mask_of(self.num_envs, 1), "level": 2})
+            received = self._received(envs)
+            assert [received[0]["level"], received[1]["level"]] == [1, 2]
+            assert "reset_mask" not in received[1]
+            assert self.attributes(envs, "episode")[:2] == (1, 2)
+
+    def test_an_autoreset_hands_over_neither_seed_nor_options(self) -> None:
+        """The reset of an autoreset is a plain reset(), whatever the last explicit reset was given."""
+        fns = [partial(CounterEnv, CounterConfig(index=i, length=1)) for i in range(self.num_envs)]
+        with self.fleet(fns) as envs:
+            envs.reset(seed=4, options={"level": 1})
+            envs.step(self.zeros())
+            envs.step(self.zeros())
+            assert self.attributes(envs, "episode") == (2,) * self.num_envs
+            assert self._received(envs) == [None] * self.num_envs
+            assert [seeds[-1] for seeds in self.attributes(envs, "seeds")] == [None] * self.num_envs
+
+
+class OptionsContract(GymnasiumOptions):
+    """Options reach the environments unchanged, are never mutated, and may be one dict an environment."""
 
     @pytest.mark.parametrize("options", [None, {}, {"level": 3, "nested": {"a": [1]}}], ids=repr)
     def test_options_reach_every_environment(self, options: dict[str, Any] | None) -> None:
@@ -54,30 +86,6 @@ class OptionsContract(ContractBase):
             with pytest.raises(ValueError, match=str(self.num_envs)):
                 envs.reset(options=[{}] * (self.num_envs + 1))
             assert envs.get_attr("episode") == (1,) * self.num_envs
-
-    def test_the_mask_is_not_handed_to_the_environments(self) -> None:
-        """Masked environments receive the options without "reset_mask"; the others receive nothing."""
-        with self.fleet(endless_fns(self.num_envs)) as envs:
-            envs.reset(options={"level": 1})
-            envs.reset(options={"reset_mask": mask_of(self.num_envs, 1), "level": 2})
-            received = self._received(envs)
-            assert received[1] == {"level": 2}
-            assert received[0] == {"level": 1}
-            assert envs.get_attr("episode")[:2] == (1, 2)
-
-    def test_an_autoreset_hands_over_neither_seed_nor_options(self) -> None:
-        """The reset of an autoreset is a plain reset(), whatever the last explicit reset was given."""
-        with self.fleet(endless_fns(self.num_envs)) as envs:
-            envs.reset(seed=4, options={"level": 1})
-            envs.set_attr("config", self._ending_at_once(envs))
-            envs.step(self.zeros())
-            envs.step(self.zeros())
-            assert envs.get_attr("episode") == (2,) * self.num_envs
-            assert self._received(envs) == [None] * self.num_envs
-            assert [seeds[-1] for seeds in envs.get_attr("seeds")] == [None] * self.num_envs
-
-    def _ending_at_once(self, envs: Any) -> list[Any]:
-        return [type(config)(index=config.index, length=1) for config in envs.get_attr("config")]
 
     @pytest.mark.parametrize(
         ("mask", "error"),
