@@ -25,6 +25,7 @@ from envfleet.vector.engine import (
     Report,
     ResetOrder,
     Rows,
+    SetAttrOrder,
     StepOrder,
     is_turn,
     load_report,
@@ -212,6 +213,8 @@ class ProcessEngine:
             self._order = order
             if isinstance(order, ResetOrder):
                 self._recovery.note_resets(order)
+            elif isinstance(order, SetAttrOrder):
+                self._recovery.expect_attributes(order)
             # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, len(self._silence), ORDER)
             for worker, payload in enumerate(payloads):
@@ -238,11 +241,16 @@ class ProcessEngine:
         payloads = self._see_through(partial(self._await_answers, deadline_after(timeout)))
         self._end_turn()
         if payloads is None:
-            return self._silence
+            return self._noted(self._silence)
         excuses, self._excuses = self._excuses, {}
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]
-        return [excuses.get(worker, report) for worker, report in enumerate(reports)]
+        return self._noted([excuses.get(worker, report) for worker, report in enumerate(reports)])
+
+    def _noted(self, reports: Sequence[Report | None]) -> Sequence[Report | None]:
+        if isinstance(self._order, SetAttrOrder):
+            self._recovery.note_attributes(self._order, reports)
+        return reports
 
     def _step_all(self) -> Sequence[Report | None] | None:
         """A whole step that goes well in few calls; whatever does not is left to ``finish``."""

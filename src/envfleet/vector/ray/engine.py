@@ -19,6 +19,7 @@ from envfleet.vector.engine import (
     Report,
     ResetOrder,
     Rows,
+    SetAttrOrder,
     StepOrder,
     is_turn,
     load_report,
@@ -151,6 +152,8 @@ class RayEngine:
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
         by_worker = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         reports = [{**excuses, **by_worker}[worker] for worker in range(len(self._actors))]
+        if isinstance(self._order, SetAttrOrder):
+            self._recovery.note_attributes(self._order, reports)
         self.block.absorb(reports)
         if self.block.last is not None and is_turn(self._order):
             self.block.last.keep()
