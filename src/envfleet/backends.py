@@ -142,12 +142,20 @@ _table: dict[str, Backend] = {
 }
 
 
+_OURS = frozenset(_table)
+
+
 def register(backend: Backend) -> None:
     """Adds a backend to the table, for this process; names that are taken are refused."""
     for name in filter(None, (backend.name, backend.gymnasium_name)):
         if name in (AUTO, VectorizeMode.VECTOR_ENTRY_POINT.value) or find(name) is not None:
             raise ValueError(f"There is a backend {name!r} already: give yours another name.")
     _table[backend.name] = backend
+
+
+def are_all_ours() -> bool:
+    """Whether nobody has added a backend, which may take arguments that ours do not know."""
+    return _table.keys() == _OURS
 
 
 def names() -> tuple[str, ...]:

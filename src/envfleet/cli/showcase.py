@@ -12,6 +12,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from envfleet.cli.parsing import EnvKwargs, Randomize, parse
 from envfleet.cli.permission import Permission
+from envfleet.cli.runs import chosen_run
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class _Options:
     """Film episodes of a run's agent: makes a video, and a still picture of the best episode.
 
     Attributes:
-        run: the run's folder.
+        run: the run's folder. A folder of runs means the newest in it, and latest the newest in runs/.
         episodes: the number of episodes.
         seed: fixes the episodes; with the seed of an evaluation, they are the first episodes of its environments.
         output: the video file, ending in .mp4; by default showcase.mp4 in the run.
@@ -47,20 +48,21 @@ def need_no_screen() -> None:
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = parse(_Options, "showcase", argv)
+    run_dir = chosen_run(options.run)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
     from envfleet.train.judging.showcase import showcase
     from envfleet.train.running.reporting import score
 
     shown = showcase(
-        options.run,
+        run_dir,
         episodes=options.episodes,
         seed=options.seed,
         path=options.output,
         env_kwargs=options.env_kwargs,
         randomize=options.randomize,
         deterministic=not options.stochastic,
-        allow_import=options.permission.for_run(options.run),
+        allow_import=options.permission.for_run(run_dir),
     )
     for number, (total, length) in enumerate(zip(shown.returns, shown.lengths, strict=True), start=1):
         print(f"episode {number}: return {score(total)} in {length} steps")

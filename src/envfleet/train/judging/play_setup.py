@@ -46,12 +46,16 @@ class PlaySetup:
         env_kwargs: for the constructor, the time limit included if one had to be set.
         randomize: parameters that differ from episode to episode.
         limit: the time limit that was set, None where the environment's own is enough.
+        vector_kwargs: how the engine ran the environments in training, on `trained_on`.
+        trained_on: the backend of the training.
     """
 
     env_id: str
     env_kwargs: Mapping[str, Any]
     randomize: Mapping[str, Distribution]
     limit: int | None
+    vector_kwargs: Mapping[str, Any]
+    trained_on: str
 
     @classmethod
     def of(
@@ -69,10 +73,15 @@ class PlaySetup:
         arguments = {**trained, **(env_kwargs or {})}
         own = arguments.get("max_episode_steps", _find_spec(agent.config.env_id).max_episode_steps)
         own = None if own == -1 else own  # Gymnasium's way to ask for no limit
-        limit = max_steps or own or _PATIENCE
+        limit: int | None = max_steps or own or _PATIENCE
         if "max_episode_steps" in randomize or (own is not None and own <= limit):
-            return cls(agent.config.env_id, arguments, randomize, None)
-        return cls(agent.config.env_id, {**arguments, "max_episode_steps": limit}, randomize, limit)
+            limit = None
+        else:
+            arguments["max_episode_steps"] = limit
+        config = agent.config
+        # What else plays like an agent may know nothing of engines.
+        engine = getattr(config, "vector_kwargs", {}), getattr(config, "backend", "auto")
+        return cls(config.env_id, arguments, randomize, limit, *engine)
 
     def make_fleet(self, num_envs: int, seed: int, backend: str) -> FleetVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
@@ -80,7 +89,11 @@ class PlaySetup:
             self.env_id,
             num_envs,
             backend,
-            {"autoreset_mode": AutoresetMode.SAME_STEP},
+            # Another backend may not take the same arguments.
+            {
+                **(self.vector_kwargs if backend in ("auto", self.trained_on) else {}),
+                "autoreset_mode": AutoresetMode.SAME_STEP,
+            },
             randomize=self.randomize,
             randomize_seed=seed,
             **self.env_kwargs,

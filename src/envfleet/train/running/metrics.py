@@ -27,7 +27,7 @@ METRICS_FILE = "metrics.csv"
 class MetricsWriter(LogWriter):
     """Appends rows to a metrics.csv, each of them readable as soon as it is written.
 
-    The first row decides the columns. "step" has to grow from row to row.
+    "step" has to grow from row to row.
 
     Args:
         path: The file. Without `resume_at_step` there must be none yet.
@@ -51,19 +51,30 @@ class MetricsWriter(LogWriter):
             ) from error
 
     def write(self, row: Row) -> None:
-        """Appends one row, with the columns of the first in any order.
+        """Appends one row.
 
-        Numbers may be Python's, NumPy's or tensors of one element; None and NaN become an empty cell.
+        Numbers may be Python's, NumPy's or tensors of one element; None and NaN become an empty cell, and so does what
+        a row lacks. A column that comes later than the first row is empty in the rows before.
         """
-        columns = self._columns or _checked_columns(tuple(row))
-        if row.keys() != set(columns):
-            raise ValueError(_unlike(columns, row))
-        cells = {name: _cell(name, row[name]) for name in columns}
+        new = tuple(name for name in row if name not in self._columns)
+        columns = (*self._columns, *_checked_names(new))
+        if "step" not in row:
+            raise ValueError(f'a row of metrics needs a "step", the environment steps so far; got {list(row)}.')
+        cells = [_cell(name, row.get(name)) for name in columns]
         step = _step(row["step"], self._last_step)
-        header = "" if self._columns else ",".join(columns) + "\n"
-        self._file.write(header + ",".join(cells.values()) + "\n")
+        if new:
+            self._add_columns(new)
+        self._file.write(",".join(cells) + "\n")
         self._file.flush()
         self._columns, self._last_step = columns, step
+
+    def _add_columns(self, new: Sequence[str]) -> None:
+        header, *rows = _finished_lines(self._path) or [""]
+        lines = [",".join([*filter(None, [header]), *new]), *(row + "," * len(new) for row in rows), ""]
+        self._file.close()
+        with replacing(self._path) as temporary:
+            temporary.write_text("\n".join(lines), encoding="utf-8", newline="\n")
+        self._file = self._path.open("a", encoding="utf-8", newline="")
 
     def close(self) -> None:
         """Closes the file."""
@@ -145,9 +156,7 @@ def _number(path: Path, place: int, cell: str) -> float:
         ) from None
 
 
-def _checked_columns(columns: tuple[Any, ...]) -> tuple[str, ...]:
-    if "step" not in columns:
-        raise ValueError(f'a row of metrics needs a "step", the environment steps so far; got {list(columns)}.')
+def _checked_names(columns: tuple[Any, ...]) -> tuple[str, ...]:
     for name in columns:
         if not isinstance(name, str) or not name or set(name) & set(',"\r\n'):
             raise ValueError(f"a column's name must be text without commas, quotes and line breaks, got {name!r}.")
@@ -171,15 +180,6 @@ def _step(step: Any, last: float) -> float:
         since = "a number" if last == -math.inf else f"more than the {last:g} of the row before or the checkpoint"
         raise ValueError(f'"step" has to be {since}, got {step!r}.')
     return float(step)
-
-
-def _unlike(columns: Sequence[str], row: Row) -> str:
-    missing = [name for name in columns if name not in row]
-    unknown = [name for name in row if name not in columns]
-    return (
-        f"every row must have the columns of the first; missing: {', '.join(missing) or 'none'}; new: "
-        f"{', '.join(unknown) or 'none'}. Write None where there is nothing to say."
-    )
 
 
 @final
@@ -211,6 +211,10 @@ class LogInterval:
         self._episodes.extend(episodes)
         self.steps += steps
         self.seconds += seconds
+
+    def note(self, name: str, value: float) -> None:
+        """Counts one value of a metric that does not come with every update; NaN names it and counts nothing."""
+        self.add(0, 0.0, {name: value}, ())
 
     def row(self) -> dict[str, float | None]:
         """Means of all that was gathered; None where there is nothing to average."""
