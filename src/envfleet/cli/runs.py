@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from envfleet.train.running.finding import check_found, find_run
+from envfleet.train.running.finding import find_run
 
 
 def chosen_run(path: Path) -> Path:
     """Return the run's folder; where the newest of several was meant, say which one that is."""
     run = find_run(path)
-    check_found(run)
     if run != path:
         print(f"run: {run}, the newest in {path if path.exists() else run.parent.parent}", file=sys.stderr)
     return run

@@ -282,7 +282,7 @@ def _caption(groups: Sequence[Group], window: float, unit: str) -> str:
     if len(groups) == len(runs):
         return f"Lines: {average}."
     text = f"Line: mean over seeds of the {average}. Band: lowest to highest seed."
-    ends = [{run.metrics["step"][-1] for run in group.runs} for group in groups]
+    ends = [{run.x[-1] for run in group.runs} for group in groups]
     return text if all(len(end) == 1 for end in ends) else f"{text} Runs that ended early count up to their end."
 
 

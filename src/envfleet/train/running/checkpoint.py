@@ -258,5 +258,6 @@ def _is_interval(value: Any) -> bool:
         and isinstance(episodes, list)
         and all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair) for pair in episodes)
         and _is_whole(value.get("steps"))
+        and _is_whole(value.get("restarts", 0))
         and _is_time(value.get("seconds"))
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,49 +20,43 @@ _BELOW = ("*/config.json", "*/*/config.json", "*/*/*/config.json")
 """Where runs lie in a folder of runs: runs/ENV/RUN, and one deeper for several seeds."""
 
 
-def find_run(path: Path) -> Path:
-    """Return the run's folder that `path` means.
+def find_run(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of the run that `path` means.
 
     Args:
         path: A run's folder; or a folder with runs in it, which means the newest of them: the one that was begun or
             trained last; or "latest", which means the newest below `runs/`.
     """
-    if (path / "config.json").exists():
-        return path
-    if (path / SEEDS_FILE).exists():
-        runs = sorted(entry.parent.name for entry in path.glob("*/config.json"))
-        raise ValueError(f"{path} holds several runs, one per seed: give one of {', '.join(runs) or 'them'}.")
-    parent = RUNS if _is_latest(path) else path
+    given = Path(path)
+    if (given / "config.json").exists() or (given / "checkpoint").exists():
+        return given
+    if (given / SEEDS_FILE).exists():
+        runs = sorted(entry.parent.name for entry in given.glob("*/config.json"))
+        raise ValueError(f"{given} holds several runs, one per seed: give one of {', '.join(runs) or 'them'}.")
+    is_latest = str(given) == LATEST and not given.exists()
+    parent = RUNS if is_latest else given
     found = sorted(((_last_written(run), run) for run in _runs_below(parent)), reverse=True)
     if not found:
-        return path  # whoever reads it says what is missing
+        raise FileNotFoundError(_nothing_at(given, is_latest=is_latest))
     if len(found) > 1 and found[0][0] == found[1][0]:
-        raise ValueError(f"{path} may mean {found[0][1]} or {found[1][1]}, which are equally new: give one of them.")
+        raise ValueError(f"{given} may mean {found[0][1]} or {found[1][1]}, which are equally new: give one of them.")
     return found[0][1]
+
+
+def _nothing_at(path: Path, *, is_latest: bool) -> str:
+    if is_latest:
+        return f"there is no latest run: {RUNS.resolve()} holds none. Train one, or give its folder."
+    if path.is_dir():
+        return f"{path} is no run of envfleet, and there is none in it. Give the folder that training printed."
+    return f"{path} does not exist. Give the folder that training printed."
 
 
 def find_seeds(path: Path) -> Path | None:
     """Return the folder of several seeds that `path` means, if it means one."""
     if (path / SEEDS_FILE).exists():
         return path
-    if (path / "config.json").exists():
-        return None
-    parent = find_run(path).parent
+    parent = find_run(path).parent if not (path / "config.json").exists() else path
     return parent if (parent / SEEDS_FILE).exists() else None
-
-
-def check_found(path: Path) -> None:
-    """Refuse a path that means no run, with a sentence that says what was looked for."""
-    if (path / "config.json").exists() or (path / "metrics.csv").exists():
-        return
-    if _is_latest(path):
-        raise FileNotFoundError(f"there is no latest run: {RUNS.resolve()} holds none. Train one, or give its folder.")
-    if path.is_dir() and not (path / "checkpoint").exists():
-        raise FileNotFoundError(f"{path} is not the folder of a run, and there is none in it: it has no config.json.")
-
-
-def _is_latest(path: Path) -> bool:
-    return str(path) == LATEST and not path.exists()
 
 
 def _runs_below(parent: Path) -> Iterator[Path]:

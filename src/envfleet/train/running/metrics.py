@@ -191,6 +191,8 @@ class LogInterval:
         self._counts: dict[str, int] = {}
         self._episodes: list[tuple[float, int]] = []
         self.steps = 0
+        self.restarts = 0
+        """Steps in which an environment was restarted instead: they count for when to log, and for nothing else."""
         self.seconds = 0.0
 
     def add(
@@ -234,6 +236,7 @@ class LogInterval:
             "counts": self._counts,
             "episodes": [list(episode) for episode in self._episodes],
             "steps": self.steps,
+            "restarts": self.restarts,
             "seconds": self.seconds,
         }
 
@@ -245,6 +248,7 @@ class LogInterval:
         interval._counts = dict(state["counts"])
         interval._episodes = [(pair[0], pair[1]) for pair in state["episodes"]]
         interval.steps, interval.seconds = state["steps"], state["seconds"]
+        interval.restarts = state.get("restarts", 0)  # earlier versions wrote none
         return interval
 
 

@@ -128,7 +128,9 @@ class Training:
         ended = [(episode.episode_return, episode.length) for episode in episodes]
         self._interval.add(rollout.transitions, elapsed, metrics, ended)
         self._judge(self.step - rollout.transitions)
-        return self._logged() if self._interval.steps >= self._log_every or self.finished else None
+        is_over = self._interval.steps + self._interval.restarts >= self._log_every or self.finished
+        # There is nothing to say of an interval in which every environment was restarted.
+        return self._logged() if is_over and self._interval.steps else None
 
     def _count(self, rollout: Rollout, checked: Rollout) -> list[Episode]:
         """Note what happened in a rollout; returns the episodes that ended."""
@@ -138,6 +140,7 @@ class Training:
             restarts = int(np.count_nonzero(rollout.restarted))
             self.restarts += restarts
             self._journal.restarts += restarts
+            self._interval.restarts += restarts
         episodes = self._tracker.finished(rollout, checked)
         for episode in episodes:
             for name, value in episode.infos.items():
