@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from envfleet.train import plot_runs
 from envfleet.train.judging.curves import band, group_runs, load_run
-from envfleet.train.judging.figures import COLOURS, COLUMNS, GREY, saved_figure, thousands
+from envfleet.train.judging.figures import COLOURS, GREY, columns_of, saved_figure, thousands
 from envfleet.train.running.metrics import METRICS_FILE
 
 from .results import ResultFolder, StudyResult
@@ -40,7 +40,7 @@ def draw_overview(results: Sequence[StudyResult], folder: ResultFolder) -> None:
         for result, axis in zip(results, axes, strict=True):
             with _as_runs(result, folder) as run_dirs:
                 _draw_returns(axis, result, run_dirs)
-        for axis in axes[::COLUMNS]:
+        for axis in axes[:: columns_of(len(axes))]:
             axis.set_ylabel("episode return")
         figure.supxlabel(
             f"Environment steps. Line: mean over {_counted(results)}. Band: lowest to highest. Dashed: what every seed "
@@ -55,8 +55,8 @@ def _draw_returns(axis: Axes, result: StudyResult, run_dirs: Sequence[Path]) -> 
     end = max(run.metrics["step"][-1] for run in group.runs)
     found = band(group, "episode_return", _SMOOTHING * end)
     if found is not None:
-        axis.plot(found.steps, found.mean, color=COLOURS[0])
-        axis.fill_between(found.steps, found.low, found.high, color=COLOURS[0], alpha=0.2, linewidth=0)
+        axis.plot(found.x, found.mean, color=COLOURS[0])
+        axis.fill_between(found.x, found.low, found.high, color=COLOURS[0], alpha=0.2, linewidth=0)
     axis.axhline(result.study.bar, color=COLOURS[1], linestyle="--", linewidth=0.8)
     axis.set_title(f"{result.study.algo.upper()}: {result.study.env_id}")
     axis.set_xlim(0, end)

@@ -139,6 +139,33 @@ def test_one_that_cannot_be_rebuilt_is_restarted(
         assert not truncated.any()
 
 
+def test_what_was_set_before_the_episode_began_stays_where_it_was_rebuilt_and_where_it_was_restarted() -> None:
+    """set_attr outlives the process: of the one at fault, and of those that shared its worker."""
+    oracle = Oracle(4)
+    with fleet(env_fns=faulty_fns(4), on_failure="restart") as envs:
+        envs.set_attr("mood", ["a", "b", "c", "d"])
+        envs.reset(seed=0)
+        oracle.assert_steps(envs, 3)
+        oracle.assert_step(envs.step(zeros(envs, {3: Fault.EXIT})), zeros(envs), [3])
+        assert envs.rebuilt.tolist() == [0, 0, 1, 0]
+        assert envs.get_attr("mood") == ("a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("fault", [Fault.EXIT, Fault.RAISE])
+def test_what_was_set_stays_also_if_set_in_the_middle_of_an_episode_and_twice(fault: Fault) -> None:
+    with fleet(env_fns=faulty_fns(4), on_failure="restart") as envs:
+        envs.reset(seed=0)
+        envs.set_attr("mood", "good")
+        envs.step(zeros(envs))
+        envs.set_attr("mood", ["better"], indices=[3])
+        for _ in range(2):
+            *_, truncated, infos = envs.step(zeros(envs, {3: fault}))
+            assert truncated[3]
+            assert infos["restarted"][3]
+            assert envs.get_attr("mood") == ("good", "good", "good", "better")
+            envs.step(zeros(envs))
+
+
 def test_actions_without_a_layout_are_not_kept() -> None:
     with fleet(env_fns=[partial(WordyEnv, Habits(i, 99)) for i in range(4)], on_failure="restart") as envs:
         envs.reset(seed=0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from envfleet.cli.errors import INTERRUPTED, explained
 from envfleet.cli.settings import RunOptions
@@ -13,41 +15,42 @@ from envfleet.cli.showcase import need_no_screen
 from envfleet.scenarios import format_randomize
 from envfleet.train.atomic_files import replacing
 from envfleet.train.judging.evaluation import evaluate
-from envfleet.train.judging.plots import plot_runs
+from envfleet.train.judging.plots import CURVES_FILE, plot_runs
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.judging.showcase import showcase
+from envfleet.train.judging.showcase import SHOWCASE_FILE, showcase
 from envfleet.train.judging.stage import may_offer_pictures
 from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.reporting import TrainingResult, duration, program, resume_command, score
 
+EVALUATION_FILE = "evaluation.json"
 _NOT_MADE = "not made: "
 
 
-def finish(result: TrainingResult, options: RunOptions) -> int:
+def finish(result: TrainingResult, options: RunOptions, eval_episodes: int | None = None) -> int:
     """Evaluate, plot and film a finished run's agent, and print where everything is; returns the exit code.
 
-    If one part fails, a line says so, and the other parts are still done. The training is not lost.
+    What is there already, and was made since the training ended, is not made again. If one part fails, a line says so,
+    and the other parts are still done. The training is not lost.
+
+    Args:
+        result: the training.
+        options: what else was asked for.
+        eval_episodes: how many episodes to evaluate; None for as many as the run was told.
     """
     began = time.monotonic()
-    parts: dict[str, Callable[[], str]] = {}
-    if options.eval_episodes:
-        parts["evaluation"] = lambda: _evaluate(result, options.eval_episodes)
-    parts["curves"] = lambda: plot_runs(result.run_dir).name
-    if options.showcase:
-        parts["showcase"] = lambda: _film(result)
     print(f"\nIn {result.run_dir}:")
     failed = set()
     try:
-        for name, make in parts.items():
-            outcome = _outcome(make)
-            failed |= {name} if outcome.startswith(_NOT_MADE) else set()
-            _say(name, outcome)
+        for part in _parts(result, options, eval_episodes):
+            said = "already there: " + part.file if part.is_there(result.run_dir) else outcome(part.make)
+            failed |= {part.name} if said.startswith(_NOT_MADE) else set()
+            say(part.name, said)
     except KeyboardInterrupt:
         say_what_is_left(result)
         return INTERRUPTED
     folder = RunFolder(result.run_dir)
-    _say("weights", f"{folder.actor.name}, {folder.critic.name}")
-    _say("metrics", f"{folder.metrics.name}, also for TensorBoard")
+    say("weights", f"{folder.actor.name}, {folder.critic.name}{_best(result)}")
+    say("metrics", f"{folder.metrics.name}, also for TensorBoard")
     print(f"\nTime: {duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest.")
     print("\nTo try next:")
     films = "showcase" not in failed and may_offer_pictures(result.agent.config.env_id)
@@ -56,13 +59,49 @@ def finish(result: TrainingResult, options: RunOptions) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Something to make after the training: its file, and how; `again` makes it even if it is there."""
+
+    name: str
+    file: str
+    make: Callable[[], str]
+    again: bool = False
+
+    def is_there(self, run_dir: Path) -> bool:
+        file, checkpoint = run_dir / self.file, RunFolder(run_dir).checkpoint
+        return not self.again and file.exists() and file.stat().st_mtime_ns >= checkpoint.stat().st_mtime_ns
+
+
+def _parts(result: TrainingResult, options: RunOptions, eval_episodes: int | None) -> Iterator[_Part]:
+    wanted = RunFolder(result.run_dir).read_history().get("after_training", {})
+    episodes = result.agent.config.eval_episodes if eval_episodes is None else eval_episodes
+    if episodes:
+        yield evaluation_part(result, episodes, again=eval_episodes is not None)
+    yield _Part("curves", CURVES_FILE, lambda: plot_runs(result.run_dir).name)
+    if options.showcase and wanted.get("showcase", True):
+        yield _Part("showcase", SHOWCASE_FILE, lambda: film_of(result))
+
+
+def evaluation_part(result: TrainingResult, episodes: int, *, again: bool = False) -> _Part:
+    """Return what evaluates a finished run's agent and writes evaluation.json."""
+    return _Part("evaluation", EVALUATION_FILE, lambda: _evaluate(result, episodes), again)
+
+
+def _best(result: TrainingResult) -> str:
+    if result.best_return is None:
+        return ""
+    return f"; best/ with a return of {score(result.best_return)} in an evaluation during the training"
+
+
 def say_what_is_left(result: TrainingResult) -> None:
     """Print how to get the remaining parts, if an interruption came after the end of the training."""
     command = resume_command(result.run_dir, result.agent.config.env_id)
     print(f"\nInterrupted, but the training is complete. For the rest:\n    {command}")
 
 
-def _outcome(make: Callable[[], str]) -> str:
+def outcome(make: Callable[[], str]) -> str:
+    """Make something and return what to say of it; if it fails, why."""
     try:
         return make()
     except Exception as error:
@@ -72,7 +111,7 @@ def _outcome(make: Callable[[], str]) -> str:
 
 def _evaluate(result: TrainingResult, episodes: int) -> str:
     found = evaluate(result.agent, episodes=episodes, backend=result.agent.config.backend)
-    path = result.run_dir / "evaluation.json"
+    path = result.run_dir / EVALUATION_FILE
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(found.to_json_dict(), indent=2) + "\n")
     return f"{path.name}: {_summary(found)}"
@@ -88,13 +127,15 @@ def _summary(found: Evaluation) -> str:
     return f"mean return {mean}{interval} over {found.episodes} episodes (worst {worst}, best {best})"
 
 
-def _film(result: TrainingResult) -> str:
+def film_of(result: TrainingResult) -> str:
+    """Film a finished run's agent and return what to say of it."""
     need_no_screen()
-    shown = showcase(result.agent, path=result.run_dir / "showcase.mp4")
+    shown = showcase(result.agent, path=result.run_dir / SHOWCASE_FILE)
     return f"{shown.path.name}, {shown.still.name} (returns {', '.join(map(score, shown.returns))})"
 
 
-def _say(name: str, what: str) -> None:
+def say(name: str, what: str) -> None:
+    """Print a line of the list of what was made."""
     print(f"    {name:<12}{what}", flush=True)
 
 

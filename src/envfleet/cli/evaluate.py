@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from envfleet import backends
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, Randomize, Sweeps, parse
 from envfleet.cli.permission import Permission
+from envfleet.cli.runs import chosen_run
 from envfleet.scenarios import Sweep
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class _Options:
     """Play episodes with a run's agent and report their returns, with the mean's 95 % interval.
 
     Attributes:
-        run: the run's folder.
+        run: the run's folder. A folder of runs means the newest in it, and latest the newest in runs/.
         episodes: the number of episodes per scenario.
         seed: fixes the episodes; none of them occurred in training.
         sweep: parameters to vary, one after the other; each value is one scenario. gravity=-11:-2:6 means six values
@@ -60,6 +61,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse(_Options, "evaluate", argv)
     if options.plot is not None and not options.sweep:
         raise UsageError("--plot draws a sweep: give one too, such as --sweep gravity=-11:-2:6.")
+    options = replace(options, run=chosen_run(options.run))
     return _evaluate_sweeps(options) if options.sweep else _evaluate(options)
 
 
@@ -96,7 +98,7 @@ def _evaluate_sweeps(options: _Options) -> int:
     else:
         print(table(scenarios))
     if options.plot is not None or not options.as_json:
-        _plot(scenarios, options)
+        _plot(scenarios, options, f"{agent.config.algo.upper()} on {agent.config.env_id}")
     return 0 if any(scenario.evaluation is not None for scenario in scenarios) else 1
 
 
@@ -112,7 +114,7 @@ def _arguments(options: _Options) -> dict[str, Any]:
     }
 
 
-def _plot(scenarios: Sequence[Scenario], options: _Options) -> None:
+def _plot(scenarios: Sequence[Scenario], options: _Options, who: str) -> None:
     from envfleet.train.judging.plots import plot_scenarios
 
     rows: Any = [
@@ -125,7 +127,8 @@ def _plot(scenarios: Sequence[Scenario], options: _Options) -> None:
             "No plot: none of these scenarios has a number for a value and episodes that were played.", file=sys.stderr
         )
         return
-    path = plot_scenarios(rows, options.plot or options.run / "scenarios.png")
+    title = f"{who}, {options.episodes} episodes per point, seed {options.seed}"
+    path = plot_scenarios(rows, options.plot or options.run / "scenarios.png", title=title)
     if not options.as_json:
         print(f"\nplot: {path}")
 

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from envfleet.cli.parsing import parse
+from envfleet.cli.runs import chosen_run
+from envfleet.train.running.finding import SEEDS_FILE
 
 
 @dataclass(frozen=True)
 class _Options:
-    """Draw learning curves: returns, episode lengths, losses, entropy and speed over environment steps.
+    """Draw learning curves: returns, evaluations, episode lengths, losses, entropy, speed and more.
 
     Runs that differ only in their seed become one curve: their mean, with a band from the lowest to the highest.
 
     Attributes:
-        runs: the runs' folders.
+        runs: the runs' folders. A folder of runs means the newest in it, latest the newest in runs/, and the folder of
+            a training with --seeds all its seeds.
         output: the file to write: .png, or .pdf and .svg for print. The default is curves.png, in the folder of a
             single run, or in the working directory for several runs.
         smoothing: the window of the moving average, as a share of the longest run; 0 for none.
+        x: what the curves are drawn over: environment steps, or seconds of training.
+        metric: draw this metric alone, such as episode_return: a column of metrics.csv.
     """
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN ...", help_behavior_hint="(required)")]
     output: Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")] = None
     smoothing: float = 0.02
+    x: Literal["step", "seconds"] = "step"
+    metric: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: all)")] = None
 
 
 def run(argv: Sequence[str]) -> int:
@@ -35,5 +42,16 @@ def run(argv: Sequence[str]) -> int:
     options = parse(_Options, "plot", argv)
     from envfleet.train.judging.plots import plot_runs
 
-    print(plot_runs(options.runs, options.output, smoothing=options.smoothing))
+    folders = [run for path in options.runs for run in _runs(path)]
+    smoothing = options.smoothing
+    print(plot_runs(folders, options.output, smoothing=smoothing, x=options.x, metric=options.metric))
     return 0
+
+
+def _runs(path: Path) -> Iterator[Path]:
+    if (path / SEEDS_FILE).exists():
+        yield from sorted(file.parent for file in path.glob("*/metrics.csv"))
+    elif (path / "metrics.csv").exists():
+        yield path
+    else:
+        yield chosen_run(path)

@@ -18,18 +18,29 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from envfleet import backends
 from envfleet.cli.environment import ENV_HELP
 from envfleet.cli.errors import UsageError
-from envfleet.cli.parsing import parse
+from envfleet.cli.parsing import EnvKwargs, parse
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
 from envfleet.train.config import TrainConfig
 from envfleet.train.running.loggers.registry import check_loggers
 
 _DEFAULT_ALGO = "a2c"
 _GROUPS = {
-    "training": ("seed", "total_steps", "non_finite"),
-    "environment": ("num_envs", "backend", "env_kwargs", "randomize", "randomize_on", "reseed_every"),
+    "training": ("seed", "total_steps", "stop_at_return", "non_finite"),
+    "evaluation": ("eval_every", "eval_episodes", "info_metrics"),
+    "environment": (
+        "num_envs",
+        "backend",
+        "first_ready",
+        "env_kwargs",
+        "randomize",
+        "randomize_on",
+        "reseed_every",
+    ),
     "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
 }
 """Which settings are shown together. All others are shown under the name of the algorithm."""
+
+_SEEDS = "train one run per seed, one after another, and sum them up; goes on with --resume."
 
 _HELP = {
     "backend": f"what runs the environments: {backends.described()}.",
@@ -45,25 +56,54 @@ class RunOptions:
     """What to do in addition to the training.
 
     Attributes:
-        eval_episodes: number of evaluation episodes after the training; 0 for none.
         showcase: make no video of the agent.
         loggers: where to log besides metrics.csv: tensorboard, wandb, or what register_logger() added.
         wandb: also log to Weights & Biases.
     """
 
-    eval_episodes: int = 100
     showcase: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True
     loggers: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("tensorboard",)
     wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
 
+    def history(self) -> dict[str, Any]:
+        """Return what a run's config.json is to say about what was wanted after the training."""
+        return {"after_training": {"showcase": self.showcase}}
+
     def check(self) -> None:
         """Refuse invalid options now, which would otherwise fail during or after the training."""
-        if self.eval_episodes < 0:
-            raise UsageError(f"--eval-episodes must be 0 or more, got {self.eval_episodes}.")
         try:
             check_loggers((*self.loggers, "wandb") if self.wandb else self.loggers)
         except ValueError as error:
             raise UsageError(f"--{error}") from error
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How worker processes run the environments, and what is done when one fails.
+
+    Attributes:
+        on_failure: what is done about an environment that raises, crashes, hangs or returns NaN: raise ends the run
+            (which can be resumed), restart makes the environment again and counts it.
+        step_timeout: seconds that a step of one environment may take before it counts as hanging.
+        max_restarts: how often one environment may be made again within a minute.
+        check_nan: treat NaN in observations and rewards as a failure.
+        num_workers: number of worker processes.
+        vector_kwargs: further arguments of the vector environment, such as restart_window=600 context=spawn.
+    """
+
+    on_failure: Annotated[
+        Literal["raise", "restart"] | None, arg(metavar="{raise,restart}", help_behavior_hint="(default: raise)")
+    ] = None
+    step_timeout: Annotated[float | None, arg(metavar="SECONDS", help_behavior_hint="(default: no limit)")] = None
+    max_restarts: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 10)")] = None
+    check_nan: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    num_workers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: as measured)")] = None
+    vector_kwargs: Annotated[EnvKwargs, arg(help_behavior_hint="(default: none)")] = field(default_factory=dict)
+
+    def given(self) -> dict[str, Any]:
+        """Return what was given, as arguments of a vector environment."""
+        own = {name: value for name, value in vars(self).items() if name != "vector_kwargs"}
+        return {**self.vector_kwargs, **{name: value for name, value in own.items() if value not in (None, False)}}
 
 
 @dataclass(frozen=True)
@@ -73,12 +113,20 @@ class Request:
     Attributes:
         config: the configuration of the training.
         run_dir: the run's folder; None for a new folder below `runs`.
+        init_from: the run whose weights to start from; None for fresh ones.
+        seeds: several seeds to train one after another; empty for one run with the seed of the configuration.
         options: what to do in addition.
     """
 
     config: TrainConfig
     run_dir: Path | None
+    init_from: Path | None
+    seeds: tuple[int, ...]
     options: RunOptions
+
+    def starting_from(self, run: Path) -> Request:
+        """Return the same with the weights of a run to start from."""
+        return dataclasses.replace(self, init_from=run)
 
 
 def parse_request(argv: Sequence[str]) -> Request:
@@ -89,7 +137,15 @@ def parse_request(argv: Sequence[str]) -> Request:
     if guess not in ("", form.env_id):  # the guess was the value of some other setting
         form = _parse_form(preset(form.env_id, algo), argv)
     values = {name: value for group in (*_GROUPS, algo) for name, value in vars(getattr(form, group)).items()}
-    return Request(ALGORITHMS[algo].config(form.env_id, **values), form.run_dir, form.run)
+    values["vector_kwargs"] = form.engine.given()
+    config = ALGORITHMS[algo].config(form.env_id, **values)
+    return Request(config, form.run_dir, form.init_from, _checked_seeds(form.seeds), form.run)
+
+
+def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(seeds)) < len(seeds) or any(seed < 0 for seed in seeds):
+        raise UsageError(f"--seeds must be whole numbers of 0 or more, each once, got {' '.join(map(str, seeds))}.")
+    return seeds
 
 
 def _given_algo(argv: Sequence[str]) -> str:
@@ -113,7 +169,8 @@ def _form(defaults: TrainConfig) -> type[Any]:
     """Return a dataclass with the configuration's fields and defaults, and a nested dataclass for each group."""
     help_texts = _help_texts(type(defaults))
     grouped = {name for names in _GROUPS.values() for name in names}
-    own = [entry.name for entry in dataclasses.fields(defaults) if entry.name not in {"env_id", *grouped}]
+    elsewhere = {"env_id", "vector_kwargs", *grouped}
+    own = [entry.name for entry in dataclasses.fields(defaults) if entry.name not in elsewhere]
     groups = [
         (title, OmitArgPrefixes[_group(title, names, defaults, help_texts)])  # type: ignore[misc]
         for title, names in {**_GROUPS, defaults.algo: own}.items()
@@ -126,11 +183,20 @@ def _form(defaults: TrainConfig) -> type[Any]:
             ("run_dir", _path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
             (
                 "resume",
-                _path("RUN", "go on with a run that was stopped; takes no settings, the run has them."),
+                _path("RUN", "go on with a run that was stopped, or extend it: --resume RUN --total-steps MORE."),
                 None,
+            ),
+            ("init_from", _path("RUN", "start from the weights of another run."), None),
+            (
+                "seeds",
+                Annotated[
+                    tuple[int, ...], arg(metavar="INT ...", help=_SEEDS, help_behavior_hint="(default: one run)")
+                ],
+                (),
             ),
             ("run", OmitArgPrefixes[RunOptions], field(default_factory=RunOptions)),
             *groups,
+            ("engine", OmitArgPrefixes[EngineOptions], field(default_factory=EngineOptions)),
         ],
         frozen=True,
         kw_only=True,
@@ -146,7 +212,7 @@ def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: 
     fields = []
     for name in names:
         default = getattr(defaults, name)
-        hint = "(default: none)" if default == {} else None
+        hint = "(default: none)" if default in ({}, ()) else "(default: never)" if name == "stop_at_return" else None
         annotation = Annotated[types[name], arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
         fields.append((name, annotation, field(default_factory=partial(copy, default))))
     group = make_dataclass(title, fields, frozen=True)

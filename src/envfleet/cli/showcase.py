@@ -13,6 +13,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, Randomize, parse
 from envfleet.cli.permission import Permission
+from envfleet.cli.runs import chosen_run
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class _Options:
     """Film episodes of a run's agent: a video, and a picture of the best episode.
 
     Attributes:
-        run: the run's folder.
+        run: the run's folder. A folder of runs means the newest in it, and latest the newest in runs/.
         episodes: the number of episodes.
         seed: fixes the episodes; with the seed of an evaluation, they are the first episodes of its environments.
         output: the video file, ending in .mp4 or .gif; by default showcase.mp4 in the run.
@@ -68,12 +69,13 @@ def _check_window(options: _Options) -> None:
 
 
 def _film(options: _Options) -> int:
+    run_dir = chosen_run(options.run)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
     from envfleet.train.judging.showcase import showcase
 
     shown = showcase(
-        options.run,
+        run_dir,
         episodes=options.episodes,
         seed=options.seed,
         path=options.output,
@@ -82,7 +84,7 @@ def _film(options: _Options) -> int:
         env_kwargs=options.env_kwargs,
         randomize=options.randomize,
         deterministic=not options.stochastic,
-        allow_import=options.permission.for_run(options.run),
+        allow_import=options.permission.for_run(run_dir),
     )
     _print_episodes(shown.returns, shown.lengths)
     print(f"video: {shown.path}\nstill: {shown.still}")

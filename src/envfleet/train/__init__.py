@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.networks import Actor, Critic, Networks
     from envfleet.train.running.checkpoint import load_agent
+    from envfleet.train.running.finding import find_run
     from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
     from envfleet.train.running.loggers.registry import register_logger
     from envfleet.train.running.metrics import read_metrics
     from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
     from envfleet.train.running.run import resume, train
+    from envfleet.train.running.training_envs import TrainingEnvs
 
 __all__ = [
     "A2CConfig",
@@ -66,6 +68,7 @@ __all__ = [
     "Sweep",
     "Task",
     "TrainConfig",
+    "TrainingEnvs",
     "TrainingResult",
     "Transitions",
     "begin",
@@ -73,6 +76,7 @@ __all__ = [
     "distribution_for",
     "evaluate",
     "evaluate_sweep",
+    "find_run",
     "gae",
     "gradient_step",
     "load_agent",
@@ -119,6 +123,7 @@ _MODULES = {
     "Sweep": "envfleet.scenarios",
     "Task": "envfleet.train.algorithms.learner",
     "TrainConfig": "envfleet.train.config",
+    "TrainingEnvs": "envfleet.train.running.training_envs",
     "TrainingResult": "envfleet.train.running.reporting",
     "Transitions": "envfleet.train.algorithms.replay",
     "begin": "envfleet.train.collecting",
@@ -126,6 +131,7 @@ _MODULES = {
     "distribution_for": "envfleet.train.networks.distributions",
     "evaluate": "envfleet.train.judging.evaluation",
     "evaluate_sweep": "envfleet.train.judging.evaluation",
+    "find_run": "envfleet.train.running.finding",
     "gae": "envfleet.train.algorithms.returns",
     "gradient_step": "envfleet.train.algorithms.learner",
     "load_agent": "envfleet.train.running.checkpoint",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 Policy: TypeAlias = Callable[[Observations], Array]
 Rows: TypeAlias = npt.NDArray[np.intp]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +26,12 @@ class Position:
     Attributes:
         observations: what the environments show now, [num_envs, ...].
         resetting: environments whose next step only resets them (NEXT_STEP autoreset), bool[num_envs].
-        restarted: whether all environments were reset to get here.
+        fresh: whether all environments were reset to get here.
     """
 
     observations: Observations
     resetting: BoolArray
-    restarted: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +44,19 @@ class Rollout:
         rewards: what came of it, float64.
         terminated: the episode ended by itself, bool.
         truncated: the episode was cut off, by a time limit for instance, bool.
-        valid: False for rows that are no transition, but the reset of an environment (NEXT_STEP autoreset): the
-            policy's action was ignored there, so that row must enter no loss and no statistic.
+        valid: False for rows that are no transition, but the reset of an environment (NEXT_STEP autoreset) or its
+            restart after a failure: the policy's action led nowhere there, so that row must enter no loss and no
+            statistic.
         final_observations: the last observations of the episodes that ended, [k, ...], in the order of
             `np.nonzero(rollout.done)`.
         end: where the fleet stood afterwards; the next rollout starts there.
         dropped: rows that were taken out because their episode is not to be learnt from (`valid` is False there too),
             bool; None if there are none.
-        restarted: whether all environments were reset before it, so that it does not begin where the one before ended.
+        fresh: whether all environments were reset before it, so that it does not begin where the one before ended.
+        restarted: rows in which an environment was made again after a failure, bool; None if there are none. They are
+            truncated, and their final observation is what the policy saw: the episode ended before this row.
+        final_infos: by name, what the last infos of the episodes that ended say, float64[k], in the order of
+            `final_observations`; NaN where they say nothing.
     """
 
     observations: Observations
@@ -62,7 +68,9 @@ class Rollout:
     final_observations: Observations
     end: Position
     dropped: BoolArray | None = None
-    restarted: bool = False
+    fresh: bool = False
+    restarted: BoolArray | None = None
+    final_infos: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @property
     def done(self) -> BoolArray:
@@ -78,10 +86,10 @@ class Rollout:
 def begin(envs: AnyVectorEnv, seed: int | None = None) -> Position:
     """Reset all environments: the position the first rollout starts from."""
     observations, _ = envs.reset(seed=seed)
-    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_), restarted=True)
+    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_), fresh=True)
 
 
-def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> Rollout:
+def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position, info_names: Sequence[str] = ()) -> Rollout:
     """Let `policy` act for `steps` steps in every environment.
 
     Args:
@@ -89,9 +97,10 @@ def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> 
         policy: from a batch of observations [num_envs, ...] to a batch of actions.
         steps: how many, 1 or more.
         start: `begin(envs)`, or the end of the rollout before.
+        info_names: what to keep of an episode's last info: entries that are numbers or bools, such as "is_success".
     """
     same_step = _resets_in_same_step(envs)
-    record = _Record(envs, steps)
+    record = _Record(envs, steps, info_names)
     observations, resetting = start.observations, start.resetting
     for step in range(steps):
         write_row(record.observations, step, observations)
@@ -102,15 +111,16 @@ def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position) -> 
         if done.any():
             ended = np.flatnonzero(done)
             record.finals.extend(infos["final_obs"][ended] if same_step else _rows(observations, ended))
+            record.note_ends(step, ended, infos)
         if not same_step:
             resetting = done
-    return record.rollout(Position(copied(observations), resetting), restarted=start.restarted)
+    return record.rollout(Position(copied(observations), resetting), fresh=start.fresh)
 
 
 class _Record:
     """The arrays a rollout is written into."""
 
-    def __init__(self, envs: AnyVectorEnv, steps: int) -> None:
+    def __init__(self, envs: AnyVectorEnv, steps: int, info_names: Sequence[str]) -> None:
         shape = (steps, envs.num_envs)
         self._space = envs.single_observation_space
         self.observations = allocate(self._space, shape)
@@ -118,6 +128,8 @@ class _Record:
         self._rewards = np.zeros(shape)
         self._terminated, self._truncated, self._valid = (np.zeros(shape, dtype=np.bool_) for _ in range(3))
         self.finals: list[Any] = []
+        self._final_infos: dict[str, list[float]] = {name: [] for name in info_names}
+        self._restarted: BoolArray | None = None
 
     def write(
         self,
@@ -138,7 +150,18 @@ class _Record:
         self._truncated[step] = truncated
         self._valid[step] = ~resetting
 
-    def rollout(self, end: Position, *, restarted: bool) -> Rollout:
+    def note_ends(self, step: int, ended: Rows, infos: Mapping[str, Any]) -> None:
+        """Note what the infos say about the episodes that ended in one step."""
+        for name, values in self._final_infos.items():
+            values.extend(final_info(infos, name, ended).tolist())
+        restarted = restarted_among(infos, ended)
+        if len(restarted):
+            if self._restarted is None:
+                self._restarted = np.zeros(self._valid.shape, dtype=np.bool_)
+            self._restarted[step, restarted] = True
+            self._valid[step, restarted] = False
+
+    def rollout(self, end: Position, *, fresh: bool) -> Rollout:
         """The finished record."""
         assert self._actions is not None, "a rollout has at least one step"
         return Rollout(
@@ -150,8 +173,29 @@ class _Record:
             self._valid,
             stacked(self._space, self.finals),
             end,
-            restarted=restarted,
+            fresh=fresh,
+            restarted=self._restarted,
+            final_infos={name: np.array(values, np.float64) for name, values in self._final_infos.items()},
         )
+
+
+def restarted_among(infos: Mapping[str, Any], ended: Rows) -> Rows:
+    """Those of some environments, whose episodes have ended, that were made again after a failure."""
+    if "restart_cause" not in infos:  # an environment of the user's may have an info called "restarted"
+        return ended[:0]
+    restarted: Rows = ended[np.asarray(infos["restarted"], np.bool_)[ended]]
+    return restarted
+
+
+def final_info(infos: Mapping[str, Any], name: str, ended: Rows) -> FloatArray:
+    """What the last infos of episodes say under `name`, float64[len(ended)]; NaN where that is no number."""
+    source = infos.get("final_info", infos)
+    column, known = source.get(name), source.get(f"_{name}")
+    values = np.full(len(ended), np.nan)
+    if isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "biuf":
+        there = ended if known is None else ended[known[ended]]
+        values[np.isin(ended, there)] = column[there]
+    return values
 
 
 def _resets_in_same_step(envs: AnyVectorEnv) -> bool:
@@ -173,10 +217,14 @@ def _rows(observations: Any, indices: npt.NDArray[np.intp]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Episode:
-    """One finished episode: the undiscounted sum of its rewards, and its steps."""
+    """One finished episode: the undiscounted sum of its rewards, its steps, and numbers of its last info by name."""
 
     episode_return: float
     length: int
+    infos: Mapping[str, float] = field(default_factory=dict)
+
+
+_ALL = slice(None)
 
 
 class EpisodeTracker:
@@ -189,13 +237,15 @@ class EpisodeTracker:
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
 
-    def restart(self) -> None:
-        """Forget the episodes under way: all environments were reset."""
-        self._returns[:] = 0
-        self._lengths[:] = 0
+    def restart(self, envs: Rows | slice = _ALL) -> None:
+        """Forget the episodes under way: all environments, or the given ones, were reset."""
+        self._returns[envs] = 0
+        self._lengths[envs] = 0
 
     def finished(self, rollout: Rollout, checked: Rollout | None = None) -> list[Episode]:
         """The episodes that ended in `rollout`, in the order in which they ended.
+
+        One that a failure cut off is none: its return would be that of a part.
 
         Args:
             rollout: as it was collected.
@@ -205,13 +255,11 @@ class EpisodeTracker:
         returns = np.cumsum(np.where(counted.valid, counted.rewards, 0.0), axis=0)
         lengths = np.cumsum(counted.valid, axis=0)
         episodes = []
-        for step, env in zip(*np.nonzero(rollout.done), strict=True):
-            if counted.done[step, env]:
-                episodes.append(
-                    Episode(
-                        float(self._returns[env] + returns[step, env]), int(self._lengths[env] + lengths[step, env])
-                    )
-                )
+        for number, (step, env) in enumerate(zip(*np.nonzero(rollout.done), strict=True)):
+            if counted.done[step, env] and (rollout.restarted is None or not rollout.restarted[step, env]):
+                total, length = self._returns[env] + returns[step, env], self._lengths[env] + lengths[step, env]
+                infos = {name: float(column[number]) for name, column in rollout.final_infos.items()}
+                episodes.append(Episode(float(total), int(length), infos))
             self._returns[env] = -returns[step, env]
             self._lengths[env] = -lengths[step, env]
         self._returns += returns[-1]

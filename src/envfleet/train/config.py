@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import inspect
 import json
 import math
 from abc import ABC
@@ -16,6 +18,7 @@ from envfleet._references import named
 from envfleet._single import EnvMaker, check_maker
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
+from envfleet.vector import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv
 
 
 class EnvReference:
@@ -51,6 +54,8 @@ class TrainConfig(ABC):
         device: where the networks live: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
         randomize: parameters that vary: {"gravity": uniform(-12, -8)}.
+        vector_kwargs: how the engine runs the environments: arguments of the vector environment such as on_failure,
+            step_timeout, max_restarts, check_nan and num_workers, see docs/failures.md and docs/process-backend.md.
         randomize_on: "reset": they are drawn anew for every episode. "make": once for each copy, for environments
             that take long to make, since those not compiled are made again for every episode.
         hidden_sizes: widths of the hidden layers, of actor and critic alike.
@@ -64,6 +69,13 @@ class TrainConfig(ABC):
             before it is learnt from. "drop": its episode is left out and counted.
         first_ready: act as soon as this many copies are ready instead of waiting for all, for environments whose
             steps take unequal times; such a run cannot be repeated exactly. 0 waits for all.
+        info_metrics: entries of an episode's last info to log, numbers or bools, as means over the episodes;
+            is_success is logged without being named.
+        eval_every: steps between two evaluations during the training; the weights with the best one are kept in best/.
+            0 evaluates only after the training.
+        eval_episodes: episodes per evaluation, during the training and after it; 0 for none.
+        stop_at_return: end the training once the mean return reaches this: that of an evaluation during the training if
+            there are any, else that of the last 100 training episodes.
         reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
             replaying the actions since then, so this bounds how long that takes. 0 means never.
         torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting.
@@ -79,6 +91,7 @@ class TrainConfig(ABC):
     backend: backends.BackendName = "auto"
     device: str = "auto"
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    vector_kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Distribution] = field(default_factory=dict)
     randomize_on: Literal["reset", "make"] = "reset"
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -90,6 +103,10 @@ class TrainConfig(ABC):
     non_finite: Literal["stop", "drop"] = "stop"
     first_ready: int = 0
     reseed_every: int = 20_000
+    info_metrics: tuple[str, ...] = ()
+    eval_every: int = 0
+    eval_episodes: int = 100
+    stop_at_return: float | None = None
     torch_threads: int = 1
 
     def __post_init__(self) -> None:
@@ -215,8 +232,10 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
         **plain,
         "env_id": str(config.env_id),
         "env_kwargs": dict(config.env_kwargs),
+        "vector_kwargs": dict(config.vector_kwargs),
         "randomize": format_randomize(config.randomize),
         "hidden_sizes": list(config.hidden_sizes),
+        "info_metrics": list(config.info_metrics),
     }
 
 
@@ -231,7 +250,7 @@ _AT_LEAST_ONE = (
     "return_steps",
     "buffer_size",
 )
-_WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts")
+_WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts", "eval_every", "eval_episodes")
 _SWITCHES = ("normalize_observations", "normalize_rewards", "normalize_advantages", "anneal")
 _TEXTS = ("env_id", "device")
 _NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
@@ -245,6 +264,8 @@ _POSITIVE = (
     "initial_temperature",
 )
 _SHARES = ("gamma", "gae_lambda", "tau")
+_NUMBERS_OR_NONE = ("target_entropy", "stop_at_return")
+_JSON = ("env_kwargs", "vector_kwargs")
 
 
 def check_config(config: TrainConfig) -> None:
@@ -258,7 +279,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(
             config, ("noise_correlation",), "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1
         ),
-        *_violations(config, ("target_entropy",), "a number or None", lambda v: v is None or _is_number(v)),
+        *_violations(config, _NUMBERS_OR_NONE, "a number or None", lambda v: v is None or _is_number(v)),
         *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
         *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),
         *_violations(config, ("randomize",), "a dict of distributions", _are_distributions),
@@ -267,7 +288,8 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, ("non_finite",), "stop or drop", lambda v: v in ("stop", "drop")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
-        *_violations(config, ("env_kwargs",), "what JSON can hold, with lists instead of tuples", _survives_json),
+        *_violations(config, _JSON, "what JSON can hold, with lists instead of tuples", _survives_json),
+        *_violations(config, ("info_metrics",), "a tuple of names", _are_names),
     ]
     problems += _contradictions(config)
     if problems:
@@ -283,6 +305,35 @@ def _contradictions(config: TrainConfig) -> Iterator[str]:
     if isinstance(config.randomize, Mapping) and isinstance(config.env_kwargs, Mapping):
         both = sorted(map(str, config.randomize.keys() & config.env_kwargs.keys()))
         yield from [f"{', '.join(both)} cannot be both randomised and given in env_kwargs"] if both else []
+    if _is_integer(config.eval_every) and config.eval_every > 0 and config.eval_episodes == 0:
+        yield f"eval_every={config.eval_every} needs eval_episodes of at least 1, got 0"
+    if isinstance(config.vector_kwargs, Mapping):
+        yield from _vector_problems(config)
+
+
+_SET_BY_TRAINING = {
+    "autoreset_mode": "training needs environments that reset in the same step",
+    "copy": "training copies observations itself",
+    "batch_size": "use the setting first_ready",
+    "observation_mode": "training needs environments with equal spaces",
+    "env_fns": "the environments are those of env_id",
+}
+"""Arguments of vector environments that training decides about, and why."""
+
+_ENGINES: tuple[type[Any], ...] = (SyncVectorEnv, AsyncVectorEnv, RayVectorEnv)
+_OF_COMPILED = frozenset(("threads",))
+
+
+def _vector_problems(config: TrainConfig) -> Iterator[str]:
+    names = {name for engine in _ENGINES for name in inspect.signature(engine).parameters} | _OF_COMPILED
+    own = names - _SET_BY_TRAINING.keys()
+    for name in config.vector_kwargs:
+        if name in _SET_BY_TRAINING:
+            yield f"vector_kwargs cannot set {name}: {_SET_BY_TRAINING[name]}"
+        elif name not in own and backends.are_all_ours():
+            close = difflib.get_close_matches(str(name), own, n=1)
+            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(own))}"
+            yield f"vector_kwargs has no {name}: {meant}"
 
 
 def _violations(config: TrainConfig, names: tuple[str, ...], wanted: str, holds: Callable[[Any], bool]) -> list[str]:
@@ -306,6 +357,13 @@ def _is_number(value: Any) -> bool:
 
 def _are_widths(value: Any) -> bool:
     return isinstance(value, tuple) and all(_is_integer(width) and width >= 1 for width in value)
+
+
+def _are_names(value: Any) -> bool:
+    def is_name(name: Any) -> bool:
+        return isinstance(name, str) and bool(name) and not set(name) & set(',"\r\n')
+
+    return isinstance(value, tuple) and all(map(is_name, value))
 
 
 def _are_distributions(value: Any) -> bool:

@@ -32,6 +32,7 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
         vector_kwargs={
             "autoreset_mode": AutoresetMode.SAME_STEP,
             "copy": False,
+            **config.vector_kwargs,
             **({"batch_size": config.first_ready} if config.first_ready else {}),
         },
         randomize=config.randomize,

@@ -94,9 +94,9 @@ class Watch:
         """Environments whose episode under way is left out."""
         self.dropped = 0
 
-    def restart(self) -> None:
-        """All environments were reset: no episode is under way."""
-        self._dropping[:] = False
+    def restart(self, envs: Rows | slice = slice(None)) -> None:
+        """All environments, or the given ones, were reset: no episode of theirs is under way."""
+        self._dropping[envs] = False
 
     def shielded(self, act: Act) -> Act:
         """`act`, but it sees 0 where an observation is not finite, so that environments never get NaN for an action.
@@ -230,6 +230,7 @@ def _without(rollout: Rollout, dropped: BoolArray) -> Rollout:
         truncated=rollout.truncated & ~dropped,
         valid=rollout.valid & ~dropped,
         final_observations=map_leaves(lambda leaf: leaf[kept], rollout.final_observations),
+        final_infos={name: column[kept] for name, column in rollout.final_infos.items()},
         end=Position(repaired(rollout.end.observations), rollout.end.resetting),
         dropped=dropped,
     )

@@ -39,7 +39,7 @@ class BlockRows:
         progress: The shard's own: the cell of its ``_core.Progress``, and one that holds an ``Activity``.
         restarts: How often each was restarted since it was last given a seed.
         rebuilt: How often each was brought back to where it was.
-        touched: Whether anything but steps and resets may have changed it since it was made.
+        touched: Whether a call may have changed it since it was made.
         episodes: See ``EpisodeStarts``, as for ``starts``.
         digests: What each has shown since its episode began, see ``_core.Digests``.
     """

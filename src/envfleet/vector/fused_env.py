@@ -221,7 +221,7 @@ def ask(
     touched: npt.NDArray[np.bool_],
     progress: _core.Progress,
 ) -> Report:
-    """Asks all for which ``order.mask`` holds, and notes in ``touched`` those that it may have changed.
+    """Asks all for which ``order.mask`` holds, and notes in ``touched`` those that a call may have changed.
 
     An exception is noted as a failure of one environment; the others are asked all the same.
     """
@@ -231,7 +231,6 @@ def ask(
         method = "call" if isinstance(order, CallOrder) else "set_attr"
         try:
             if isinstance(order, SetAttrOrder):
-                touched[row] = True
                 envs[row].set_wrapper_attr(order.name, order.values[row])
                 continue
             value = partial(order.function, envs[row]) if order.function else envs[row].get_wrapper_attr(order.name)

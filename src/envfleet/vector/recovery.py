@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class ShardTask:
         cause: Why the other shard was lost; empty if this shard takes nobody's place.
         replays: By row, what environments of the lost shard are rebuilt from; all others are restarted.
         notes_digests: Whether the shard notes what its environments show, so that they can be rebuilt elsewhere.
+        attributes: By row, what ``set_attr`` has set on environments of the lost shard, by name.
     """
 
     env_fns: Sequence[EnvFn]
@@ -45,6 +46,7 @@ class ShardTask:
     cause: str = ""
     replays: Mapping[int, Replay] = field(default_factory=dict)
     notes_digests: bool = False
+    attributes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 Answer: TypeAlias = "list[EnvFace] | Failure"
@@ -163,6 +165,7 @@ class Recovery:
         self.replays: Replays | None = None
         self._seeds: list[list[int | None]] = [[None] * len(task.env_fns) for task in tasks]
         self._budgets = [RestartBudget(task.policy) for task in tasks]
+        self._attributes: list[dict[int, dict[str, Any]]] = [{} for _ in tasks]
         # What became of workers that are gone. Not the exceptions: their tracebacks would keep the fleet alive.
         self._gone: dict[int, str] = {}
 
@@ -188,6 +191,22 @@ class Recovery:
             self.replays.note()
         elif self.replays is not None and isinstance(order, ResetOrder):
             self.replays.note(np.flatnonzero(order.mask))
+
+    def expect_attributes(self, order: SetAttrOrder) -> None:
+        """Notes that environments are about to be changed; to be called before the order is sent."""
+        if self.replays is not None:
+            self.replays.note_change(np.flatnonzero(order.mask))
+
+    def note_attributes(self, order: SetAttrOrder, reports: Sequence[Report | None]) -> None:
+        """Notes what was set, except where that failed: whoever takes a worker's place sets it again."""
+        for noted, (first, last), report in zip(self._attributes, self.bounds, reports, strict=True):
+            failures = report.failures if report is not None else []
+            if any(failure.method == "call" for failure in failures):  # the excuse of a worker that was lost meanwhile
+                continue
+            failed = {failure.env_index for failure in failures}
+            for row in np.flatnonzero(order.mask[first:last]).tolist():
+                if first + row not in failed:
+                    noted.setdefault(row, {})[order.name] = order.values[first + row]
 
     def forget_all(self) -> None:
         """Forgets every replay: until they begin another episode, no environments can be rebuilt."""
@@ -240,7 +259,13 @@ class Recovery:
         begin = time.monotonic()
         while True:
             cause = f"worker {worker} {self._gone[worker]}"
-            task = dataclasses.replace(self._tasks[worker], seeds=self._seeds[worker], cause=cause, replays=replays)
+            task = dataclasses.replace(
+                self._tasks[worker],
+                seeds=self._seeds[worker],
+                cause=cause,
+                replays=replays,
+                attributes=self._attributes[worker],
+            )
             try:
                 start_once(worker, task)
                 del self._gone[worker]

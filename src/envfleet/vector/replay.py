@@ -239,6 +239,8 @@ class Replays:
         self._episodes = np.zeros(num_envs, np.uint64)
         self._ended = np.zeros(num_envs, np.bool_)
         self._digests = np.zeros(num_envs, np.uint64)
+        # The episode, counted from 1, in which an attribute was last set; 0 if none was.
+        self._changed = np.zeros(num_envs, np.uint64)
         self._everyone = np.arange(num_envs)
         self._options: dict[int, Options] = {}
         self._options_to_come: dict[int, Options] = {}
@@ -270,6 +272,10 @@ class Replays:
         for row in rows.tolist():
             self._options[row] = self._options_to_come.pop(row, None)
 
+    def note_change(self, rows: Rows) -> None:
+        """Notes that attributes of some environments are set in the middle of their present episode."""
+        self._changed[rows] = self._episodes[rows] + 1
+
     def forget(self, rows: Any) -> None:
         """Forgets the replays of some environments, which cannot be rebuilt until they begin another episode."""
         self._lengths[rows] = self._room
@@ -277,7 +283,8 @@ class Replays:
     def of(self, row: int) -> Replay | None:
         """Returns what brings an environment back to where it was before its present step; None if that is unknown."""
         length = int(self._lengths[row])
-        if length >= self._room or self._block.touched[row]:
+        is_changed = self._changed[row] == self._episodes[row] + 1
+        if length >= self._room or self._block.touched[row] or is_changed:
             return None
         return Replay(
             int(self._episodes[row]),

@@ -7,7 +7,7 @@ It does not know whether it lives in the caller's thread, in a worker process or
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -55,6 +55,9 @@ class Shard:
         self._task, self._first_index = task, task.first_index
         self._rows = rows
         self._seeds = list(task.seeds) or [None] * len(envs)
+        self._attributes = {row: dict(named) for row, named in task.attributes.items()}
+        for row, env in enumerate(envs):
+            self._set_again(row, env)
         self._budgets = [RestartBudget(task.policy) for _ in envs]
         are_lost = [bool(task.cause) and row not in task.replays for row in range(len(envs))]
         self._fused = [self._fuse(row, env, is_lost=are_lost[row]) for row, env in enumerate(envs)]
@@ -129,8 +132,20 @@ class Shard:
             return self._reset(order)
         assert isinstance(order, CallOrder | SetAttrOrder)
         report = ask(order, self.envs, self._first_index, self._rows.touched, self._progress)
+        if isinstance(order, SetAttrOrder):
+            self._note_attributes(order, {failure.env_index for failure in report.failures})
         self._progress.enter(len(self._fused))
         return report
+
+    def _note_attributes(self, order: SetAttrOrder, failed: Container[int]) -> None:
+        for row in np.flatnonzero(order.mask).tolist():
+            if self._first_index + row not in failed:
+                self._attributes.setdefault(row, {})[order.name] = order.values[row]
+
+    def _set_again(self, row: int, env: AnyEnv) -> None:
+        """Sets on an environment that takes another's place what ``set_attr`` has set on that one."""
+        for name, value in self._attributes.get(row, {}).items():
+            env.set_wrapper_attr(name, value)
 
     def step(self, loose_actions: Sequence[Sequence[Any]] = ()) -> Report | None:
         """Steps every environment with the actions that lie in the block."""
@@ -290,7 +305,10 @@ class Shard:
 
     def _reset_member(self, row: int, seed: int | None = None, options: Options = None) -> tuple[Any, Any]:
         fused = self._fused[row]
+        former = fused.env
         seed = fused.begin_episode(fused.take_seed(seed))
+        if fused.env is not former:
+            self._set_again(row, fused.env)
         if self._starts is not None:
             self._starts.note(row, fused.env, seed)
         observation, info = fused.reset(seed=seed, options=options)
@@ -324,6 +342,7 @@ class Shard:
         self._rows.progress[1] = Activity.MAKING
         try:
             env = self._task.env_fns[row]()
+            self._set_again(row, env)
         finally:
             self._rows.progress[1] = Activity.ANYTHING
             self._progress.enter(row)
@@ -356,7 +375,10 @@ class Shard:
         fused, arrays = self._fused[row], self._rows.observation_arrays
         for array, last in zip(arrays, replay.observation, strict=True):
             array[row] = last  # the lost process may have scribbled there
+        former = fused.env
         fused.return_to(replay.episode)
+        if fused.env is not former:
+            self._set_again(row, fused.env)
         seed = self._starts.restore(row, replay.episode, fused.env)
         stage = Stage(self._observations, arrays)
         replay.play(fused, seed, self._actions, stage, partial(self._progress.enter, row), deadline)

@@ -215,7 +215,10 @@ def make_batch(
     _check(values, "value of a state")
     _check(next_values, "value of a state")
     rewards = rollout.rewards * reward_scale
-    advantages = gae(rewards, values, next_values, rollout.terminated, rollout.done, gamma, lam)
+    ends = rollout.done
+    # Nothing flows back from a row that is no transition: after a restart the episode had ended with the row before.
+    ends[:-1] |= ~rollout.valid[1:]
+    advantages = gae(rewards, values, next_values, rollout.terminated, ends, gamma, lam)
     returns = advantages + values
     _check(advantages, "advantage of an action")
     _check(returns, "return of a state")

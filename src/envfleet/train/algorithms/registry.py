@@ -114,8 +114,9 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice
         values["randomize"] = _read_randomize(plain["randomize"])
-    if isinstance(plain.get("hidden_sizes"), list):
-        values["hidden_sizes"] = tuple(plain["hidden_sizes"])
+    for name in ("hidden_sizes", "info_metrics"):
+        if isinstance(plain.get(name), list):
+            values[name] = tuple(plain[name])
     return config(**values)
 
 

@@ -232,6 +232,8 @@ class ReplayBuffer:
             self._end_episode(env, _rows(rollout.final_observations, next(finals)))
 
     def _end_episode(self, env: int, final_observation: Observations) -> None:
+        if self._latest[env] < 0:  # an environment was restarted before its episode's first step was over
+            return
         row = self._loose.keep(final_observation)
         self._next[self._latest[env]] = self._capacity + row
         self._latest[env] = -1

@@ -56,7 +56,7 @@ class RewardScaling:
         """Add a rollout's rewards to the statistics; rows that are no transitions are left out."""
         if not self._normalizes:
             return
-        if rollout.restarted:
+        if rollout.fresh:
             self._returns[:] = 0.0
         ended = rollout.done if rollout.dropped is None else rollout.done | rollout.dropped
         returns, self._returns = discounted_so_far(rollout.rewards, rollout.valid, ended, self._gamma, self._returns)

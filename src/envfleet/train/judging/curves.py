@@ -32,12 +32,14 @@ class Run:
     Attributes:
         folder: Where it lies.
         metrics: Its columns, float64[rows] each, non-finite cells as NaN; "step" is finite and grows.
+        x: What its curves are drawn over, float64[rows], finite and growing.
         settings: Its hyperparameters by dotted name, as JSON text; algo and env_id among them.
         seed: As JSON text, or None without a config.json.
     """
 
     folder: Path
     metrics: Mapping[str, FloatArray]
+    x: FloatArray
     settings: Mapping[str, str]
     seed: str | None
 
@@ -61,25 +63,28 @@ class Group:
 @final
 @dataclass(frozen=True)
 class Band:
-    """A group's curve: mean, lowest and highest over its runs at each of `steps`; float64[points] each."""
+    """A group's curve: mean, lowest and highest over its runs at each of `x`; float64[points] each."""
 
-    steps: FloatArray
+    x: FloatArray
     mean: FloatArray
     low: FloatArray
     high: FloatArray
 
 
-def load_run(folder: str | os.PathLike[str]) -> Run:
-    """Reads a run's metrics.csv and, if there is one, its config.json."""
+def load_run(folder: str | os.PathLike[str], *, over: str = "step") -> Run:
+    """Reads a run's metrics.csv and, if there is one, its config.json; `over` is the column to draw its curves over."""
     path = Path(folder)
     metrics = read_metrics(path)
-    known = np.isfinite(metrics["step"])
+    known = np.isfinite(metrics["step"]) & np.isfinite(metrics.get(over, metrics["step"] * np.nan))
     if not known.any():
-        raise ValueError(f'{path / METRICS_FILE} has no number in its column "step", so there is nothing to draw over.')
+        raise ValueError(
+            f'{path / METRICS_FILE} has no number in its column "{over}", so there is nothing to draw over.'
+        )
     columns = {name: np.where(np.isfinite(values), values, np.nan)[known] for name, values in metrics.items()}
     settings = _settings(path / "config.json")
     seed = settings.pop("seed", None)
-    return Run(path, columns, {name: text for name, text in settings.items() if name not in _NOT_COMPARED}, seed)
+    compared = {name: text for name, text in settings.items() if name not in _NOT_COMPARED}
+    return Run(path, columns, columns[over], compared, seed)
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -118,26 +123,25 @@ def moving_average(values: FloatArray, rows: int) -> FloatArray:
     return np.where(known, sums / np.maximum(counts, 1.0), np.nan)
 
 
-def window_rows(run: Run, window_steps: float) -> int:
-    """The odd number of rows that comes nearest to `window_steps` environment steps."""
-    steps = run.metrics["step"]
-    spacing = float(np.median(np.diff(steps))) if len(steps) > 1 else np.inf
-    return 1 + 2 * round((window_steps / spacing - 1) / 2) if window_steps > spacing else 1
+def window_rows(run: Run, window: float) -> int:
+    """The odd number of rows that comes nearest to `window`, in the unit of `run.x`."""
+    spacing = float(np.median(np.diff(run.x))) if len(run.x) > 1 else np.inf
+    return 1 + 2 * round((window / spacing - 1) / 2) if window > spacing > 0 else 1
 
 
-def smoothed(run: Run, column: str, window_steps: float) -> FloatArray:
-    """A column's moving average over about `window_steps` environment steps; float64[rows]."""
-    return moving_average(run.metrics[column], window_rows(run, window_steps))
+def smoothed(run: Run, column: str, window: float) -> FloatArray:
+    """A column's moving average over about `window`, in the unit of `run.x`; float64[rows]."""
+    return moving_average(run.metrics[column], window_rows(run, window))
 
 
-def band(group: Group, column: str, window_steps: float) -> Band | None:
+def band(group: Group, column: str, window: float) -> Band | None:
     """The smoothed column over the group's runs, each weighing the same while it lasts; None without any value."""
     curves = []
     for run in group.runs:
-        values = smoothed(run, column, window_steps) if column in run.metrics else np.empty(0)
+        values = smoothed(run, column, window) if column in run.metrics else np.empty(0)
         known = np.isfinite(values)
         if known.any():
-            curves.append((run.metrics["step"][known], values[known]))
+            curves.append((run.x[known], values[known]))
     if not curves:
         return None
     grid = _thinned(np.unique(np.concatenate([steps for steps, _ in curves])))

@@ -17,6 +17,7 @@ from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
 from envfleet.train.agent import Agent
+from envfleet.train.collecting import restarted_among
 from envfleet.train.finite import all_finite, exceeding, repaired
 from envfleet.train.judging.play_setup import (
     PlaySetup,
@@ -98,6 +99,21 @@ def evaluate(
     )
 
 
+def evaluate_in(envs: FleetVectorEnv, agent: Agent, *, episodes: int, seed: int) -> Evaluation:
+    """Play episodes, without exploration, in a fleet that the caller has made by `PlaySetup.make_fleet`.
+
+    Args:
+        envs: the fleet; it is reset.
+        agent: who plays.
+        episodes: how many count.
+        seed: the first of the environments' own seeds, which `evaluation_seed` gives.
+    """
+    (quotas,) = _rounds(episodes, envs.num_envs, randomised=False)
+    played = _play(agent, envs, quotas, seed, deterministic=True)
+    scores, lengths, _ = zip(*played, strict=True)
+    return Evaluation(agent.config.env_id, seed, returns=scores, lengths=lengths, parameters={})
+
+
 @explains_names
 def evaluate_sweep(
     agent: Agent | str | os.PathLike[str],
@@ -170,12 +186,15 @@ def _play(agent: Agent, envs: FleetVectorEnv, quotas: Sequence[int], seed: int, 
     observations, _ = envs.reset(seed=seed)
     while missing:
         actions = _act(agent, observations, counting, lengths, deterministic)
-        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        observations, rewards, terminated, truncated, infos = envs.step(actions)
         lengths += 1
         scores += rewards if all_finite(rewards, _LARGEST_REWARD) else _scorable(rewards, counting, lengths)
         done = terminated | truncated
-        for index in np.flatnonzero(done).tolist():
-            if len(finished[index]) < quotas[index]:
+        ended = np.flatnonzero(done)
+        # An episode that a failure cut off has no return: its environment plays another.
+        restarted = set(restarted_among(infos, ended).tolist())
+        for index in ended.tolist():
+            if index not in restarted and len(finished[index]) < quotas[index]:
                 cut = bool(truncated[index] and not terminated[index])
                 finished[index].append(_Episode(float(scores[index]), int(lengths[index]), cut))
                 missing -= 1

@@ -52,13 +52,17 @@ class PlaySetup:
         randomize: parameters that differ from episode to episode.
         limit: the time limit that was set, None where the environment's own is enough.
         wrappers: put around each environment: the time limit, where no constructor and no registry knows of any.
+        vector_kwargs: how the engine ran the environments in training, on `trained_on`.
+        trained_on: the backend of the training.
     """
 
     env_id: str
     env_kwargs: Mapping[str, Any]
     randomize: Mapping[str, Distribution]
     limit: int | None
-    wrappers: tuple[Wrapper, ...] = ()
+    wrappers: tuple[Wrapper, ...]
+    vector_kwargs: Mapping[str, Any]
+    trained_on: str
 
     @classmethod
     def of(
@@ -76,13 +80,20 @@ class PlaySetup:
         arguments = {**trained, **(env_kwargs or {})}
         spec = spec_of(agent.config.env_id)
         own = time_limit_of(spec, arguments)
-        limit = max_steps or own or _PATIENCE
-        if "max_episode_steps" in randomize or (own is not None and own <= limit):
-            return cls(agent.config.env_id, arguments, randomize, None)
-        if is_function(spec):
+        longest = max_steps or own or _PATIENCE
+        limit: int | None = longest
+        wrappers: tuple[Wrapper, ...] = ()
+        if "max_episode_steps" in randomize or (own is not None and own <= longest):
+            limit = None
+        elif is_function(spec):
             # Not as an argument: a class may have one of that name, with a meaning of its own.
-            return cls(agent.config.env_id, arguments, randomize, limit, (partial(TimeLimit, max_episode_steps=limit),))
-        return cls(agent.config.env_id, {**arguments, "max_episode_steps": limit}, randomize, limit)
+            wrappers = (partial(TimeLimit, max_episode_steps=longest),)
+        else:
+            arguments["max_episode_steps"] = limit
+        config = agent.config
+        # What else plays like an agent may know nothing of engines.
+        engine = getattr(config, "vector_kwargs", {}), getattr(config, "backend", "auto")
+        return cls(config.env_id, arguments, randomize, limit, wrappers, *engine)
 
     def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> FleetVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
@@ -90,7 +101,11 @@ class PlaySetup:
             self.env_id,
             num_envs,
             backend,
-            {"autoreset_mode": AutoresetMode.SAME_STEP},
+            # Another backend may not take the same arguments.
+            {
+                **(self.vector_kwargs if backend in ("auto", self.trained_on) else {}),
+                "autoreset_mode": AutoresetMode.SAME_STEP,
+            },
             self.wrappers,
             randomize=self.randomize,
             randomize_seed=seed,

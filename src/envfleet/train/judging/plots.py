@@ -6,12 +6,13 @@ matters nor changes.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, final
+from typing import TYPE_CHECKING, Literal, TypedDict, final
 
 import numpy as np
 
@@ -28,10 +29,10 @@ from envfleet.train.judging.curves import (
 )
 from envfleet.train.judging.figures import (
     COLOURS,
-    COLUMNS,
     DASHES,
     GREY,
     check_format,
+    columns_of,
     literal,
     saved_figure,
     thousands,
@@ -53,14 +54,21 @@ class _Panel:
     label: str
     from_zero: bool = False
     may_be_log: bool = False
+    at_least: float | None = None
+    """The lowest value worth showing: explained variance may begin far below 0, where its size means nothing."""
 
 
 _PANELS = (
     _Panel("episode_return", "episode return"),
+    _Panel("eval_return", "evaluation return"),
+    _Panel("is_success", "success rate"),
     _Panel("episode_length", "episode length (steps)"),
     _Panel("critic_loss", "critic loss", may_be_log=True),
+    _Panel("explained_variance", "explained variance", at_least=-1.0),
     _Panel("actor_loss", "actor loss"),
     _Panel("entropy", "policy entropy (nats)"),
+    _Panel("approx_kl", "approximate KL", from_zero=True),
+    _Panel("restarts", "restarts of environments", from_zero=True),
     _Panel("steps_per_second", "speed (steps/s)", from_zero=True),
 )
 
@@ -83,11 +91,14 @@ def plot_runs(
     path: str | os.PathLike[str] | None = None,
     *,
     smoothing: float = 0.02,
+    x: Literal["step", "seconds"] = "step",
+    metric: str | None = None,
 ) -> Path:
-    """Draws the learning curves of one or several runs over environment steps.
+    """Draws the learning curves of one or several runs over environment steps or seconds of training.
 
-    Six panels: episode return, episode length, critic loss, actor loss, entropy and speed; those of which the
-    runs have no figures are left out. One run is drawn as its values, faint, and their moving average. Of
+    One panel per metric: episode return, evaluation return, success rate, episode length, critic loss, explained
+    variance, actor loss, entropy, approximate KL, restarts and speed; those that the runs do not have are left out. One
+    run is drawn as its values, faint, and their moving average. Of
     several, those with equal config.json but for the seed are one curve, the mean, with a band from the lowest
     to the highest; the legend says what sets the curves apart.
 
@@ -96,6 +107,8 @@ def plot_runs(
         path: Where to: .png, or .pdf and .svg for print. By default curves.png, in the folder of the only run, in
             the working directory for several.
         smoothing: The moving average's window, as a share of the longest run; 0 for none.
+        x: What the curves are drawn over: "step", environment steps, or "seconds" of training.
+        metric: A column of metrics.csv to draw alone, such as "episode_return", in one large panel.
 
     Returns:
         The path written to; in a notebook it is shown as the picture.
@@ -106,26 +119,46 @@ def plot_runs(
         raise ValueError("plot_runs needs at least one run's folder, got none.")
     if not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing is a share of the run, from 0 to 1, got {smoothing!r}.")
-    target = Path(path or (folders[0] / CURVES_FILE if len(folders) == 1 else CURVES_FILE))
+    if x not in _X_LABELS:
+        raise ValueError(f"x must be {' or '.join(map(repr, _X_LABELS))}, got {x!r}.")
+    name = CURVES_FILE if metric is None else f"{metric}.png"
+    target = Path(path or (folders[0] / name if len(folders) == 1 else name))
     check_format(target)
-    runs = [load_run(folder) for folder in folders]
-    panels = [panel for panel in _PANELS if any(_has(run, panel.column) for run in runs)]
-    if not panels:
-        names = ", ".join(panel.column for panel in _PANELS)
-        raise ValueError(f"nothing to draw: the metrics.csv of {folders[0]} has values in none of {names}.")
-    window = smoothing * max(run.metrics["step"][-1] for run in runs)
+    runs = [load_run(folder, over=x) for folder in folders]
+    panels = _panels(runs, metric)
+    window = smoothing * max(run.x[-1] for run in runs)
     with saved_figure(target, len(panels)) as (figure, axes):
-        _draw_runs(figure, dict(zip(panels, axes, strict=True)), runs, window)
+        _draw_runs(figure, dict(zip(panels, axes, strict=True)), runs, window, x)
     return PictureFile(target)
 
 
-def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -> Path:
-    """Draws how an agent's return depends on its environment's parameters, one panel a parameter.
+_X_LABELS = {"step": "environment steps", "seconds": "seconds of training"}
+
+
+def _panels(runs: Sequence[Run], metric: str | None) -> list[_Panel]:
+    """What is drawn: all that the runs have, or the one metric asked for."""
+    found = [panel for panel in _PANELS if any(_has(run, panel.column) for run in runs)]
+    if metric is not None:
+        known = sorted({name for run in runs for name in run.metrics if _has(run, name)} - {"step", "seconds"})
+        if metric not in known:
+            close = difflib.get_close_matches(metric, known, n=1)
+            meant = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+            raise ValueError(f"nothing to draw: the runs have no values of the metric {metric!r}; {meant}")
+        return [panel for panel in found if panel.column == metric] or [_Panel(metric, metric.replace("_", " "))]
+    if not found:
+        names = ", ".join(panel.column for panel in _PANELS)
+        raise ValueError(f"nothing to draw: the metrics.csv of {runs[0].folder} has values in none of {names}.")
+    return found
+
+
+def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str], *, title: str = "") -> Path:
+    """Draws how an agent's return depends on its environment's parameters, one panel per parameter.
 
     Args:
         table: A row a scenario: the parameter's name and value, the mean return, its 95 % interval, and the
             lowest and highest return of an episode.
         path: Where to: .png, or .pdf and .svg for print.
+        title: What stands above it, such as "A2C on LunarLander-v3, 100 episodes per point".
 
     Returns:
         The path written to; in a notebook it is shown as the picture.
@@ -143,15 +176,17 @@ def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str]) -
         for parameter, axis in zip(parameters, axes, strict=True):
             rows = sorted((row for row in table if row["parameter"] == parameter), key=lambda row: row["value"])
             _draw_scenarios(axis, parameter, rows)
-        for axis in axes[::COLUMNS]:
+        for axis in axes[:: columns_of(len(axes))]:
             axis.set_ylabel("episode return")
+        if title:
+            figure.suptitle(literal(title))
         handles, labels = axes[0].get_legend_handles_labels()
         # The means come first, though matplotlib lists error bars last.
         figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=2)
     return PictureFile(target)
 
 
-def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run], window: float) -> None:
+def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run], window: float, x: str) -> None:
     groups = group_runs(runs)
     for panel, axis in axes.items():
         if len(runs) == 1:
@@ -159,26 +194,26 @@ def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run],
         else:
             drawn = [_draw_group(axis, index, group, panel.column, window) for index, group in enumerate(groups)]
         _finish(axis, panel, np.concatenate(drawn))
-    end = max(1.0, *(run.metrics["step"][-1] for run in runs))
+    end = max(1.0, *(run.x[-1] for run in runs))
     for axis in axes.values():
         axis.set_xlim(0, end)
         axis.locator_params(axis="x", nbins=6)
         axis.xaxis.set_major_formatter(thousands(end))
-    for axis in list(axes.values())[-COLUMNS:]:
-        axis.set_xlabel("environment steps")
+    for axis in list(axes.values())[-columns_of(len(axes)) :]:
+        axis.set_xlabel(_X_LABELS[x])
     figure.align_ylabels()
     _legend(figure, next(iter(axes.values())), groups)
-    figure.supxlabel(_caption(groups, window), fontsize=7, color=GREY)
+    figure.supxlabel(_caption(groups, window, "steps" if x == "step" else "s"), fontsize=7, color=GREY)
 
 
 def _draw_run(axis: Axes, run: Run, column: str, window: float) -> FloatArray:
     """Draws values and average; returns the values that the vertical axis should show."""
-    steps, values = run.metrics["step"], run.metrics[column]
+    values = run.metrics[column]
     known = np.isfinite(values)
-    steps, values, average = steps[known], values[known], smoothed(run, column, window)[known]
-    axis.plot(steps, values, color=COLOURS[0], alpha=0.25, linewidth=0.6)
-    axis.plot(steps, average, color=COLOURS[0])
-    _mark_if_single(axis, steps, average, COLOURS[0])
+    x, values, average = run.x[known], values[known], smoothed(run, column, window)[known]
+    axis.plot(x, values, color=COLOURS[0], alpha=0.25, linewidth=0.6)
+    axis.plot(x, average, color=COLOURS[0])
+    _mark_if_single(axis, x, average, COLOURS[0])
     # A few wild values must not press the rest of the curve into a line; they leave the panel visibly.
     return np.concatenate([average, np.percentile(values, [1, 99])])
 
@@ -190,10 +225,10 @@ def _draw_group(axis: Axes, index: int, group: Group, column: str, window: float
         # Keeps the group in the legend, though this panel has nothing of it.
         axis.plot([], [], color=colour, linestyle=dash)
         return np.empty(0)
-    axis.plot(curve.steps, curve.mean, color=colour, linestyle=dash)
-    _mark_if_single(axis, curve.steps, curve.mean, colour)
+    axis.plot(curve.x, curve.mean, color=colour, linestyle=dash)
+    _mark_if_single(axis, curve.x, curve.mean, colour)
     if len(group.runs) > 1:
-        axis.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+        axis.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
     return np.concatenate([curve.low, curve.high])
 
 
@@ -204,8 +239,10 @@ def _mark_if_single(axis: Axes, steps: FloatArray, values: FloatArray, colour: s
 
 
 def _finish(axis: Axes, panel: _Panel, shown: FloatArray) -> None:
-    axis.set_ylabel(panel.label)
+    axis.set_ylabel(literal(panel.label))
     low, high = float(shown.min()), float(shown.max())
+    if panel.at_least is not None and high > panel.at_least:
+        low = max(low, panel.at_least)
     if panel.may_be_log and low > 0 and high / low > 100:
         axis.set_yscale("log")
         axis.set_ylim(low / 1.3, high * 1.3)
@@ -236,17 +273,17 @@ def _legend(figure: Figure, axis: Axes, groups: Sequence[Group]) -> None:
     figure.set_size_inches(width, height + 0.17 * math.ceil(len(labels) / columns))
 
 
-def _caption(groups: Sequence[Group], window: float) -> str:
+def _caption(groups: Sequence[Group], window: float, unit: str) -> str:
     runs = [run for group in groups for run in group.runs]
     averaged = any(window_rows(run, window) > 1 for run in runs)
     rounded = float(f"{window:.2g}")
-    average = f"moving average over {thousands(rounded)(rounded, 0)} steps" if averaged else "values as logged"
+    average = f"moving average over {thousands(rounded)(rounded, 0)} {unit}" if averaged else "values as logged"
     if len(runs) == 1:
         return f"Faint: values as logged. Bold: {average}." if averaged else "Values as logged."
     if len(groups) == len(runs):
         return f"Lines: {average}."
     text = f"Line: mean over seeds of the {average}. Band: lowest to highest seed."
-    ends = [{run.metrics["step"][-1] for run in group.runs} for group in groups]
+    ends = [{run.x[-1] for run in group.runs} for group in groups]
     return text if all(len(end) == 1 for end in ends) else f"{text} Runs that ended early count up to their end."
 
 

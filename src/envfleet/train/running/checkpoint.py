@@ -199,6 +199,10 @@ def problems_of(notes: Mapping[str, Any], num_envs: int) -> Iterator[str]:
     yield from _unless(
         _is_interval(notes.get("interval")), "interval", "sums, counts, episodes, steps and seconds since a row", notes
     )
+    if "restarts" in notes:  # as above
+        yield from _unless(_is_whole(notes["restarts"]), "restarts", "an integer of 0 or more", notes)
+        yield from _unless(isinstance(notes.get("reached_goal"), bool), "reached_goal", "true or false", notes)
+        yield from _unless(_is_evaluation(notes.get("evaluation")), "evaluation", "two returns or null", notes)
     if "watch" in notes:  # earlier versions wrote none
         yield from _unless(_is_watch(notes["watch"], num_envs), "watch", "which episodes are dropped", notes)
 
@@ -222,6 +226,13 @@ def _is_time(value: Any) -> bool:
 
 def _are_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_number, value))
+
+
+def _is_evaluation(value: Any) -> bool:
+    if value is None:
+        return True
+    returns = [value.get("latest"), value.get("best")] if isinstance(value, dict) else [""]
+    return all(one is None or _is_number(one) for one in returns)
 
 
 def _is_watch(value: Any, num_envs: int) -> bool:
@@ -257,5 +268,6 @@ def _is_interval(value: Any) -> bool:
         and isinstance(episodes, list)
         and all(isinstance(pair, list) and len(pair) == 2 and _are_numbers(pair) for pair in episodes)
         and _is_whole(value.get("steps"))
+        and _is_whole(value.get("restarts", 0))
         and _is_time(value.get("seconds"))
     )

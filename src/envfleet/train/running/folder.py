@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -59,6 +59,11 @@ class RunFolder:
         """Everything needed to go on."""
         return self.path / "checkpoint" / "latest.safetensors"
 
+    @property
+    def best(self) -> Path:
+        """The weights that did best in evaluations during the training: a folder that an agent can be loaded from."""
+        return self.path / "best"
+
     def check_free(self) -> None:
         """Refuse a folder that holds a run already."""
         if self.config.exists():
@@ -80,8 +85,10 @@ class RunFolder:
                 remove_partials(self.checkpoint.parent, {self.checkpoint.name}, private=True)
             yield
 
-    def create(self, config: TrainConfig, *, custom_networks: bool) -> None:
+    def create(self, config: TrainConfig, *, custom_networks: bool, history: Mapping[str, Any] | None = None) -> None:
         """Begin a run here; a folder that holds one already is refused.
+
+        `history` says more about how the run came about, for readers of config.json.
 
         This is the last thing a beginning run writes: a folder with a configuration can be resumed, one without can be
         begun again.
@@ -92,8 +99,23 @@ class RunFolder:
             "envfleet": version("envfleet"),
             "algo": config.algo,
             "custom_networks": custom_networks,
+            **(history or {}),
             "config": config_to_dict(config),
         }
+        self._write_config(content, config)
+
+    def extend(self, config: TrainConfig) -> None:
+        """Note that the run goes on for more steps than it was told at first; all else of its config.json stays."""
+        content = self._parsed(self._read_bytes())
+        content["config"]["total_steps"] = config.total_steps
+        self._write_config(content, config)
+
+    def read_history(self) -> dict[str, Any]:
+        """What config.json says besides: how the run came about, what was to be done after the training."""
+        content = self._parsed(self._read_bytes())
+        return {name: value for name, value in content.items() if name not in ("format", "envfleet", "algo", "config")}
+
+    def _write_config(self, content: Mapping[str, Any], config: TrainConfig) -> None:
         text = json.dumps(content, indent=2) + "\n"
         if modules_named(config):
             remember(self.path, text.encode())

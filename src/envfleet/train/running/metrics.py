@@ -27,7 +27,7 @@ METRICS_FILE = "metrics.csv"
 class MetricsWriter(LogWriter):
     """Appends rows to a metrics.csv, each of them readable as soon as it is written.
 
-    The first row decides the columns. "step" has to grow from row to row.
+    "step" has to grow from row to row.
 
     Args:
         path: The file. Without `resume_at_step` there must be none yet.
@@ -51,19 +51,30 @@ class MetricsWriter(LogWriter):
             ) from error
 
     def write(self, row: Row) -> None:
-        """Appends one row, with the columns of the first in any order.
+        """Appends one row.
 
-        Numbers may be Python's, NumPy's or tensors of one element; None and NaN become an empty cell.
+        Numbers may be Python's, NumPy's or tensors of one element; None and NaN become an empty cell, and so does what
+        a row lacks. A column that comes later than the first row is empty in the rows before.
         """
-        columns = self._columns or _checked_columns(tuple(row))
-        if row.keys() != set(columns):
-            raise ValueError(_unlike(columns, row))
-        cells = {name: _cell(name, row[name]) for name in columns}
+        new = tuple(name for name in row if name not in self._columns)
+        columns = (*self._columns, *_checked_names(new))
+        if "step" not in row:
+            raise ValueError(f'a row of metrics needs a "step", the environment steps so far; got {list(row)}.')
+        cells = [_cell(name, row.get(name)) for name in columns]
         step = _step(row["step"], self._last_step)
-        header = "" if self._columns else ",".join(columns) + "\n"
-        self._file.write(header + ",".join(cells.values()) + "\n")
+        if new:
+            self._add_columns(new)
+        self._file.write(",".join(cells) + "\n")
         self._file.flush()
         self._columns, self._last_step = columns, step
+
+    def _add_columns(self, new: Sequence[str]) -> None:
+        header, *rows = _finished_lines(self._path) or [""]
+        lines = [",".join([*filter(None, [header]), *new]), *(row + "," * len(new) for row in rows), ""]
+        self._file.close()
+        with replacing(self._path) as temporary:
+            temporary.write_text("\n".join(lines), encoding="utf-8", newline="\n")
+        self._file = self._path.open("a", encoding="utf-8", newline="")
 
     def close(self) -> None:
         """Closes the file."""
@@ -145,9 +156,7 @@ def _number(path: Path, place: int, cell: str) -> float:
         ) from None
 
 
-def _checked_columns(columns: tuple[Any, ...]) -> tuple[str, ...]:
-    if "step" not in columns:
-        raise ValueError(f'a row of metrics needs a "step", the environment steps so far; got {list(columns)}.')
+def _checked_names(columns: tuple[Any, ...]) -> tuple[str, ...]:
     for name in columns:
         if not isinstance(name, str) or not name or set(name) & set(',"\r\n'):
             raise ValueError(f"a column's name must be text without commas, quotes and line breaks, got {name!r}.")
@@ -173,15 +182,6 @@ def _step(step: Any, last: float) -> float:
     return float(step)
 
 
-def _unlike(columns: Sequence[str], row: Row) -> str:
-    missing = [name for name in columns if name not in row]
-    unknown = [name for name in row if name not in columns]
-    return (
-        f"every row must have the columns of the first; missing: {', '.join(missing) or 'none'}; new: "
-        f"{', '.join(unknown) or 'none'}. Write None where there is nothing to say."
-    )
-
-
 @final
 class LogInterval:
     """Gathers the metrics of several updates, and the episodes that ended meanwhile, until they become one row."""
@@ -191,6 +191,8 @@ class LogInterval:
         self._counts: dict[str, int] = {}
         self._episodes: list[tuple[float, int]] = []
         self.steps = 0
+        self.restarts = 0
+        """Steps in which an environment was restarted instead: they count for when to log, and for nothing else."""
         self.seconds = 0.0
 
     def add(
@@ -212,6 +214,10 @@ class LogInterval:
         self.steps += steps
         self.seconds += seconds
 
+    def note(self, name: str, value: float) -> None:
+        """Counts one value of a metric that does not come with every update; NaN names it and counts nothing."""
+        self.add(0, 0.0, {name: value}, ())
+
     def row(self) -> dict[str, float | None]:
         """Means of all that was gathered; None where there is nothing to average."""
         returns = [episode_return for episode_return, _ in self._episodes]
@@ -230,6 +236,7 @@ class LogInterval:
             "counts": self._counts,
             "episodes": [list(episode) for episode in self._episodes],
             "steps": self.steps,
+            "restarts": self.restarts,
             "seconds": self.seconds,
         }
 
@@ -241,6 +248,7 @@ class LogInterval:
         interval._counts = dict(state["counts"])
         interval._episodes = [(pair[0], pair[1]) for pair in state["episodes"]]
         interval.steps, interval.seconds = state["steps"], state["seconds"]
+        interval.restarts = state.get("restarts", 0)  # earlier versions wrote none
         return interval
 
 

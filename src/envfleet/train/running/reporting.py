@@ -20,6 +20,7 @@ from envfleet._references import can_be_imported, variable_name
 from envfleet.train.agent import Agent
 from envfleet.train.config import TrainConfig
 from envfleet.train.running.notebook import Display, in_notebook
+from envfleet.train.running.training_envs import TrainingEnvs
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -46,6 +47,9 @@ class Progress:
         mean_return: of the last 100 episodes; None before the first one ended.
         row: the metrics of this interval by name, as in metrics.csv.
         agent: the policy as it is now; it goes on changing.
+        envs: the environments, to be asked and changed: `call`, `get_attr`, `set_attr`, `parameters`.
+        restarts: how often environments were made again after a failure so far.
+        eval_return: the mean return of the latest evaluation during the training; None before the first one.
     """
 
     step: int
@@ -55,6 +59,9 @@ class Progress:
     mean_return: float | None
     row: Mapping[str, float | int | None]
     agent: Agent
+    envs: TrainingEnvs
+    restarts: int = 0
+    eval_return: float | None = None
 
 
 Callback: TypeAlias = Callable[[Progress], "bool | None"]
@@ -73,6 +80,9 @@ class TrainingResult:
         mean_return: of the last 100 training episodes; None if none ended.
         finished: False if it was stopped before `total_steps`, by Ctrl-C, SIGTERM or the callback; `resume` goes on.
         stopped_by: the signal that came, SIGINT (Ctrl-C) or SIGTERM, if only in the last rollout; None if none did.
+        reached_goal: whether it ended, finished, because the return `stop_at_return` was reached.
+        restarts: how often environments were made again after a failure.
+        best_return: the best evaluation during the training, whose weights are in `best/`; None if there was none.
     """
 
     run_dir: Path
@@ -82,6 +92,9 @@ class TrainingResult:
     mean_return: float | None
     finished: bool
     stopped_by: signal.Signals | None = None
+    reached_goal: bool = False
+    restarts: int = 0
+    best_return: float | None = None
 
 
 class Reporter(ABC):
@@ -90,6 +103,10 @@ class Reporter(ABC):
     @abstractmethod
     def begin(self, config: TrainConfig, run_dir: Path, plan: str, step: int) -> None:
         """The run starts, at `step` if resumed; `plan` says where its environments run."""
+
+    def say(self, line: str) -> None:
+        """A remark, after `begin`; by default it is printed."""
+        print(line, flush=True)
 
     @abstractmethod
     def report(self, progress: Progress) -> None:
@@ -171,6 +188,10 @@ class BarReporter(Reporter):
         self._task = self._bar.add_task("", total=self._total, completed=step, facts=_of(step, self._total))
         self._bar.start()
         self._bar.refresh()
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def report(self, progress: Progress) -> None:
         """Draw the bar again if it is time."""
@@ -292,7 +313,9 @@ def _line(progress: Progress, pace: _Pace) -> str:
             f"step {progress.step:{width}d}/{progress.total_steps}",
             f"{pace.steps_per_second:7.0f} steps/s",
             f"return {mean:>8}",
+            *([] if progress.eval_return is None else [f"evaluation {score(progress.eval_return):>8}"]),
             f"episodes {progress.episodes:6d}",
+            *([f"restarts {progress.restarts:4d}"] if progress.restarts else []),
             f"elapsed {duration(progress.seconds):>7}",
             f"left {duration(pace.seconds_left(progress)):>7}",
         ]
@@ -305,6 +328,8 @@ def _facts(progress: Progress, pace: _Pace) -> str:
         _of(progress.step, progress.total_steps),
         f"{speed / 1e3:.1f}k steps/s" if speed >= 1e4 else f"{speed:,.0f} steps/s",
         "" if progress.mean_return is None else f"return {score(progress.mean_return)}",
+        "" if progress.eval_return is None else f"evaluation {score(progress.eval_return)}",
+        f"{progress.restarts} restarts" if progress.restarts else "",
         duration(progress.seconds),
     ]
     return "  ".join(fact for fact in facts if fact)
@@ -312,13 +337,20 @@ def _facts(progress: Progress, pace: _Pace) -> str:
 
 def _ending(result: TrainingResult, total: int) -> str:
     mean = "" if result.mean_return is None else f"; mean return of the last 100 episodes {score(result.mean_return)}"
+    speed = result.step / max(result.seconds, 1e-9)
+    facts = f"{duration(result.seconds)} ({speed:,.0f} steps/s){mean}{_restarts(result)}"
+    if result.reached_goal:
+        return f"Reached the return to stop at after {result.step:,} of {total:,} steps in {facts}."
     if result.finished:
-        speed = result.step / max(result.seconds, 1e-9)
-        return f"Trained {result.step:,} steps in {duration(result.seconds)} ({speed:,.0f} steps/s){mean}."
+        return f"Trained {result.step:,} steps in {facts}."
     return (
-        f"Stopped at {result.step:,} of {total:,} steps after {duration(result.seconds)}{mean}.\n"
+        f"Stopped at {result.step:,} of {total:,} steps after {duration(result.seconds)}{mean}{_restarts(result)}.\n"
         f"Everything is saved. To go on:\n    {resume_command(result.run_dir, result.agent.config.env_id)}"
     )
+
+
+def _restarts(result: TrainingResult) -> str:
+    return f"; {result.restarts} restarts of environments after failures" if result.restarts else ""
 
 
 def _of(step: int, total: int) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import torch
 
@@ -25,7 +25,9 @@ from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.environments import make_task, make_training_envs
 from envfleet.train.networks.networks import Networks
 from envfleet.train.running.checkpoint import check_networks, load_checkpoint, save_checkpoint
+from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
+from envfleet.train.running.initial_weights import InitialWeights
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
 from envfleet.train.running.metrics import MetricsWriter
@@ -41,13 +43,27 @@ _CHECKPOINT_SHARE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class _Options:
+class RunContext:
     """How to run, apart from what to learn."""
 
     networks: Networks | None
     callback: Callback | None
     reporter: Reporter | None
     loggers: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        networks: Networks | None = None,
+        callback: Callback | None = None,
+        reporter: Reporter | None = None,
+        progress: bool = True,
+        loggers: Sequence[str] = ("tensorboard",),
+        wandb: bool = False,
+    ) -> RunContext:
+        """What the arguments of `train` say; loggers that cannot be opened are refused."""
+        shown = reporter if reporter is not None or not progress else console_reporter()
+        return cls(networks, callback, shown, _loggers(loggers, wandb))
 
 
 _Start: TypeAlias = Callable[[Training, Learner], "int | None"]
@@ -60,6 +76,7 @@ def train(
     *,
     run_dir: AnyPath | None = None,
     networks: Networks | None = None,
+    init_from: AnyPath | None = None,
     callback: Callback | None = None,
     reporter: Reporter | None = None,
     progress: bool = True,
@@ -75,6 +92,8 @@ def train(
         config: an A2CConfig, PPOConfig or SACConfig.
         run_dir: the run's folder, which must not hold a run yet; by default one below `runs/`.
         networks: your own networks instead of envfleet's.
+        init_from: the folder of another run, or its `best`, whose weights to start from. Everything else begins anew.
+            Its environment must have the same spaces, its networks the same layers.
         callback: called after every log interval; returning False ends the run there.
         reporter: shows progress; by default a bar in a terminal and lines elsewhere.
         progress: False shows nothing.
@@ -82,17 +101,28 @@ def train(
         wandb: also log to Weights & Biases.
     """
     learner_class(config)  # refuses what is no configuration
-    folder = RunFolder(Path(run_dir) if run_dir is not None else _new_path(config))
+    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb)
+    return begin_run(config, Path(run_dir) if run_dir is not None else new_run_path(config), options, init_from, {})
+
+
+def begin_run(
+    config: TrainConfig, path: Path, options: RunContext, init_from: AnyPath | None, history: Mapping[str, Any]
+) -> TrainingResult:
+    """What `train` does, with what else config.json is to say about the run."""
+    folder = RunFolder(path)
     folder.check_free()
-    options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
+    initial = None if init_from is None else InitialWeights.read(Path(init_from), config, options.networks)
     with ExitStack() as lock:
 
         def begin(training: Training, learner: Learner) -> None:
+            if initial is not None:
+                initial.load_into(learner)
             # Only now, so that a run that cannot even begin leaves no folder behind.
             lock.enter_context(folder.locked())
             folder.check_free()
             _save(training, learner, folder)
-            folder.create(config, custom_networks=networks is not None)
+            origin = {} if init_from is None else {"init_from": str(init_from)}
+            folder.create(config, custom_networks=options.networks is not None, history={**origin, **history})
 
         return _run(config, folder, options, begin)
 
@@ -102,6 +132,7 @@ def resume(
     run_dir: AnyPath,
     *,
     env: str | EnvMaker | None = None,
+    total_steps: int | None = None,
     networks: Networks | None = None,
     callback: Callback | None = None,
     reporter: Reporter | None = None,
@@ -115,6 +146,8 @@ def resume(
     Args:
         run_dir: the run's folder.
         env: as for `load_agent`.
+        total_steps: extend the run, finished or not, to so many steps altogether. Learning rates that fall over the run
+            follow the longer run's schedule from here on: after a finished run they rise once and fall to 0 again.
         networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
         callback: as for `train`.
         reporter: as for `train`.
@@ -124,23 +157,32 @@ def resume(
         allow_import: for a run that was not trained here by you, as for `load_agent`.
     """
     folder = RunFolder(Path(run_dir))
-    config, custom_networks = folder.read_allowed_config(allow_import, env)
+    told, custom_networks = folder.read_allowed_config(allow_import, env)
+    config = told if total_steps is None else replace(told, total_steps=total_steps)
     check_networks(folder, networks, custom=custom_networks)
-    options = _Options(networks, callback, _reporter(reporter, progress), _loggers(loggers, wandb))
+    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb)
     with folder.locked():
         checkpoint = load_checkpoint(folder)
+
+        if checkpoint is not None and config.total_steps < checkpoint.notes.get("step", 0):
+            raise ValueError(
+                f"total_steps={config.total_steps} is less than the {checkpoint.notes['step']} steps that "
+                f"{folder.path} has made already: give the number of steps altogether, not of those to come."
+            )
 
         def go_on(training: Training, learner: Learner) -> int:
             if checkpoint is None:
                 _save(training, learner, folder)
             else:
-                training.restore(checkpoint)
+                training.restore(checkpoint, extended=config.total_steps > told.total_steps)
+            if config != told:
+                folder.extend(config)
             return training.step
 
         return _run(config, folder, options, go_on)
 
 
-def _run(config: TrainConfig, folder: RunFolder, options: _Options, start: _Start) -> TrainingResult:
+def _run(config: TrainConfig, folder: RunFolder, options: RunContext, start: _Start) -> TrainingResult:
     result: TrainingResult | None = None
     with ExitStack() as stack:
         stack.enter_context(_torch_settings(config))
@@ -151,17 +193,31 @@ def _run(config: TrainConfig, folder: RunFolder, options: _Options, start: _Star
         agent = Agent(
             config, learner.actor, envs.single_observation_space, envs.unwrapped.single_action_space, task.device
         )
-        training = Training(config, envs, learner, agent)
+        evaluation = _evaluation(config, agent, learner, folder, options)
+        if evaluation is not None:
+            stack.callback(evaluation.close)
+        training = Training(config, envs, learner, agent, evaluation)
         resumed_at = start(training, learner)
         writers = [stack.enter_context(writer) for writer in _writers(config, folder, resumed_at, options)]
         if options.reporter is not None:
             options.reporter.begin(config, folder.path, _plan(envs), training.step)
+            for line in _remarks(config, training):
+                options.reporter.say(line)
         try:
             with naming_what_is_kept(folder):
                 stopped_by = _loop(training, learner, folder, writers, options)
             learner.actor.eval()
             result = TrainingResult(
-                folder.path, agent, training.step, training.seconds, training.mean_return, training.finished, stopped_by
+                folder.path,
+                agent,
+                training.step,
+                training.seconds,
+                training.mean_return,
+                training.finished,
+                stopped_by,
+                reached_goal=training.reached_goal,
+                restarts=training.restarts,
+                best_return=None if evaluation is None else evaluation.best,
             )
         finally:
             if options.reporter is not None:
@@ -169,8 +225,27 @@ def _run(config: TrainConfig, folder: RunFolder, options: _Options, start: _Star
     return result
 
 
+def _evaluation(
+    config: TrainConfig, agent: Agent, learner: Learner, folder: RunFolder, options: RunContext
+) -> PeriodicEvaluation | None:
+    if not config.eval_every:
+        return None
+    return PeriodicEvaluation(config, agent, learner, folder, custom_networks=options.networks is not None)
+
+
+def _remarks(config: TrainConfig, training: Training) -> Iterator[str]:
+    """What is worth knowing before a run goes on."""
+    planned = training.planned_steps
+    if planned < config.total_steps and not training.finished:
+        rollout = planned // training.rollouts
+        yield (
+            f"steps: {planned:,} of the {config.total_steps:,} asked for, in {training.rollouts:,} whole rollouts of "
+            f"{rollout:,} ({config.num_envs} environments x {rollout // config.num_envs})"
+        )
+
+
 def _loop(
-    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[LogWriter], options: _Options
+    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[LogWriter], options: RunContext
 ) -> signal.Signals | None:
     """Train to the end, or until the callback or a signal, which is returned, stops it."""
     clock = _CheckpointClock()
@@ -206,7 +281,7 @@ def _loggers(names: Sequence[str], wandb: bool) -> tuple[str, ...]:
     return chosen
 
 
-def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: _Options) -> Iterator[LogWriter]:
+def _writers(config: TrainConfig, folder: RunFolder, step: int | None, options: RunContext) -> Iterator[LogWriter]:
     yield MetricsWriter(folder.metrics, step)
     run = LoggedRun(folder.path, config_to_dict(config), step)
     for name in options.loggers:
@@ -276,11 +351,8 @@ def _plan(envs: AnyVectorEnv) -> str:
     return fleet.plan if isinstance(fleet, FleetVectorEnv) else type(fleet).__name__
 
 
-def _reporter(reporter: Reporter | None, progress: bool) -> Reporter | None:
-    return reporter if reporter is not None or not progress else console_reporter()
-
-
-def _new_path(config: TrainConfig) -> Path:
+def new_run_path(config: TrainConfig) -> Path:
+    """A folder of its own for a new run, below `runs/`."""
     parent = Path("runs") / folder_name(config.env_id)
     name = f"{config.algo}-seed{config.seed}-{datetime.now():%Y%m%d-%H%M%S}"
     names = (name, *(f"{name}-{number}" for number in range(2, 100)))

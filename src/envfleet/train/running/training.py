@@ -7,10 +7,10 @@ means resetting with that stream's seed and acting the same again. Same seed, sa
 
 from __future__ import annotations
 
+import math
 import time
-import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -21,15 +21,17 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.collecting import EpisodeTracker, Position, Rollout, begin, collect
+from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
 from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
 from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
-from envfleet.train.observations import Array, Observations
 from envfleet.train.running.checkpoint import Checkpoint, problems_of, restore_generator, restore_learner
+from envfleet.train.running.evaluating import PeriodicEvaluation
+from envfleet.train.running.journal import Journal, observation_leaves, stand_as_saved
 from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
+from envfleet.train.running.training_envs import TrainingEnvs
 from envfleet.train.running.weights import check_names, damage
 from envfleet.train.watch import Watch, traced
 from envfleet.wrappers._common import AnyVectorEnv
@@ -37,7 +39,8 @@ from envfleet.wrappers._common import AnyVectorEnv
 _REMEMBERED_EPISODES = 100
 _ROWS = 1000
 _EPISODES_A_STREAM = 10
-_REPLAYED_AT_ONCE = 128
+_SUCCESS = "is_success"
+"""What environments with a goal call it in their last info, and everybody wants to see."""
 
 
 @final
@@ -49,10 +52,26 @@ class Training:
         envs: the fleet; it belongs to the caller.
         learner: the algorithm.
         agent: its policy.
+        evaluation: evaluates the policy now and then; None if that is not wanted.
+
+    Attributes:
+        rollouts: how many there are altogether.
+        step: environment steps so far.
+        seconds: spent so far, without evaluations.
+        restarts: how often environments were made again after a failure.
+        reached_goal: whether the return that the run was to stop at was reached.
     """
 
-    def __init__(self, config: TrainConfig, envs: AnyVectorEnv, learner: Learner, agent: Agent) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        envs: AnyVectorEnv,
+        learner: Learner,
+        agent: Agent,
+        evaluation: PeriodicEvaluation | None = None,
+    ) -> None:
         self._config, self._envs, self._learner, self._agent = config, envs, learner, agent
+        self._evaluation = evaluation
         takes_some = config.first_ready > 0 and learner.off_policy
         self._rollout_size = config.first_ready if takes_some else learner.rollout_steps * config.num_envs
         if config.total_steps < self._rollout_size:
@@ -60,7 +79,7 @@ class Training:
                 f"total_steps={config.total_steps} is less than one rollout of {config.num_envs} environments "
                 f"x {learner.rollout_steps} steps; give at least {self._rollout_size}."
             )
-        self._rollouts = config.total_steps // self._rollout_size
+        self.rollouts = config.total_steps // self._rollout_size
         self._log_every = max(self._rollout_size, config.total_steps // _ROWS)
         self._stream_steps = _stream_steps(config, envs)
         self._tracker = EpisodeTracker(config.num_envs)
@@ -70,17 +89,26 @@ class Training:
             config.non_finite, config.num_envs, config.reward_scale, normalizes=config.normalize_rewards
         )
         self._act = self._watch.shielded(learner.act)
-        self._first_ready = FirstReady(envs) if config.first_ready else None
-        self._journal: list[Array] = []
+        self._info_names = tuple(dict.fromkeys((_SUCCESS, *config.info_metrics)))
+        self._first_ready = FirstReady(envs, self._info_names) if config.first_ready else None
+        self._journal = Journal()
+        self._open_envs = TrainingEnvs(envs, self._journal.note_attribute)
         self._position: Position | None = None
         self._done_rollouts = self._stream = self._episodes = 0
         self.step = 0
         self.seconds = 0.0
+        self.restarts = 0
+        self.reached_goal = False
+
+    @property
+    def planned_steps(self) -> int:
+        """What `total_steps` comes to in whole rollouts."""
+        return self.rollouts * self._rollout_size
 
     @property
     def finished(self) -> bool:
-        """Whether another rollout would exceed `total_steps`."""
-        return self._done_rollouts >= self._rollouts
+        """Whether another rollout would exceed `total_steps`, or the return to stop at was reached."""
+        return self.reached_goal or self._done_rollouts >= self.rollouts
 
     @property
     def mean_return(self) -> float | None:
@@ -96,23 +124,54 @@ class Training:
         checked = self._watch.checked(rollout, self.step)
         metrics = self._learn(checked)
         self._position = rollout.end
-        if self._first_ready is None:
-            self._journal.append(rollout.actions)
-        episodes = self._tracker.finished(rollout, checked)
-        self._recent.extend(episode.episode_return for episode in episodes)
-        self._episodes += len(episodes)
-        self._done_rollouts += 1
-        self.step += rollout.transitions
+        episodes = self._count(rollout, checked)
         elapsed = time.perf_counter() - started
         self.seconds += elapsed
         ended = [(episode.episode_return, episode.length) for episode in episodes]
         self._interval.add(rollout.transitions, elapsed, metrics, ended)
-        return self._logged() if self._interval.steps >= self._log_every or self.finished else None
+        self._judge(self.step - rollout.transitions)
+        is_over = self._interval.steps + self._interval.restarts >= self._log_every or self.finished
+        # There is nothing to say of an interval in which every environment was restarted.
+        return self._logged() if is_over and self._interval.steps else None
+
+    def _count(self, rollout: Rollout, checked: Rollout) -> list[Episode]:
+        """Note what happened in a rollout; returns the episodes that ended."""
+        if self._first_ready is None:
+            self._journal.add(rollout.actions)
+        if rollout.restarted is not None:
+            restarts = int(np.count_nonzero(rollout.restarted))
+            self.restarts += restarts
+            self._journal.restarts += restarts
+            self._interval.restarts += restarts
+        episodes = self._tracker.finished(rollout, checked)
+        for episode in episodes:
+            for name, value in episode.infos.items():
+                if not math.isnan(value):
+                    self._interval.note(name, value)
+        self._recent.extend(episode.episode_return for episode in episodes)
+        self._episodes += len(episodes)
+        self._done_rollouts += 1
+        self.step += rollout.transitions
+        return episodes
+
+    def _judge(self, step_before: int) -> None:
+        """Evaluate if it is time, and see whether the return to stop at was reached."""
+        goal = self._config.stop_at_return
+        if self._evaluation is not None:
+            if not self.finished and not self._evaluation.is_due(step_before, self.step):
+                return
+            score = self._evaluation.run(self.step)
+            self._interval.note("eval_return", score)
+        elif self.mean_return is None or len(self._recent) < _REMEMBERED_EPISODES:
+            return
+        else:
+            score = self.mean_return
+        self.reached_goal = goal is not None and score >= goal
 
     def _collect(self, position: Position) -> Rollout:
         try:
             if self._first_ready is None:
-                return collect(self._envs, self._act, self._learner.rollout_steps, position)
+                return collect(self._envs, self._act, self._learner.rollout_steps, position, self._info_names)
             if self._learner.off_policy:
                 return self._first_ready.first_results(self._act)
             return self._first_ready.steps_of_all(self._act, self._learner.rollout_steps)
@@ -121,7 +180,7 @@ class Training:
 
     def _learn(self, rollout: Rollout) -> dict[str, float]:
         try:
-            return self._learner.learn(rollout, self._done_rollouts / self._rollouts)
+            return self._learner.learn(rollout, self._done_rollouts / self.rollouts)
         except NonFiniteError as error:
             raise traced(error, self._learner, rollout, self.step + rollout.transitions) from error
 
@@ -136,9 +195,9 @@ class Training:
         """
         self._check_weights()
         check_optimizers(self._learner.optimizers, f"at step {self.step:,}", self.step)
-        tensors = {"journal": torch.from_numpy(np.concatenate(self._journal))} if self._journal else {}
+        tensors = self._journal.tensors()
         if self._position is not None:
-            tensors |= {name: torch.from_numpy(leaf) for name, leaf in _leaves(self._position.observations)}
+            tensors |= {name: torch.from_numpy(leaf) for name, leaf in observation_leaves(self._position.observations)}
         notes = {
             "step": self.step,
             "seconds": self.seconds,
@@ -149,11 +208,20 @@ class Training:
             "tracker": self._tracker.state(),
             "interval": self._interval.state(),
             "watch": self._watch.state(),
+            "journal": self._journal.notes(),
+            "restarts": self.restarts,
+            "reached_goal": self.reached_goal,
+            "evaluation": None if self._evaluation is None else self._evaluation.state(),
         }
         return tensors, notes
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint: learner, counters, and the environments by acting the same again."""
+    def restore(self, checkpoint: Checkpoint, *, extended: bool = False) -> None:
+        """Go on from a checkpoint: learner, counters, and the environments by acting the same again.
+
+        Args:
+            checkpoint: what was saved.
+            extended: whether the run is to go on for more steps than it was told at first.
+        """
         self._check(checkpoint)
         notes = checkpoint.notes
         self.step, self.seconds = notes["step"], notes["seconds"]
@@ -163,29 +231,40 @@ class Training:
         self._interval = LogInterval.from_state(notes["interval"])
         if "watch" in notes:  # earlier versions wrote none
             self._watch.load_state(notes["watch"])
+        self.restarts = notes.get("restarts", 0)
+        self.reached_goal = notes.get("reached_goal", False) and not extended
+        if self._evaluation is not None and notes.get("evaluation") is not None:
+            self._evaluation.load_state(notes["evaluation"])
         # Where episodes are dropped, all of them may have been.
         learned = self._config.non_finite == "stop" and self._learner.has_learned(notes["step"])
         restore_learner(self._learner, checkpoint, learned=learned)
         self._check_weights()
-        if self._done_rollouts == 0:  # saved before anything was done
+        if self._done_rollouts == 0 or self.finished:  # saved before anything was done, or there is nothing more to do
             return
+        self._journal.restore(checkpoint)
         if self._first_ready is None:
-            journal = checkpoint.tensors["journal"].numpy()
-            self._journal = [journal]
-            self._position = _replayed(self._envs, env_seed(self._config.seed, self._stream), journal)
-            _compare(self._position.observations, checkpoint)
+            self._return_to(checkpoint)
         else:  # actions under way are lost with the process that awaited them: episodes begin anew
             self._stream += 1
+            self._journal.set_attributes(self._envs)
             self._position = self._begin_stream()
         # Last, because making and replaying environments must not move torch's generator.
         restore_generator(checkpoint)
+
+    def _return_to(self, checkpoint: Checkpoint) -> None:
+        """Have the environments act the same again."""
+        position = self._journal.replay(self._envs, env_seed(self._config.seed, self._stream))
+        restarts = self._journal.restarts
+        self._position, reset = stand_as_saved(self._envs, position, checkpoint, restarts)
+        self._tracker.restart(reset)
+        self._watch.restart(reset)
 
     def _check(self, checkpoint: Checkpoint) -> None:
         """Refuse a checkpoint that this run cannot have written."""
         notes, path = checkpoint.notes, checkpoint.path
         problems = [*problems_of(notes, self._config.num_envs)]
-        if not problems and notes["rollouts"] > self._rollouts:
-            problems.append(f"rollouts must be at most {self._rollouts}, got {notes['rollouts']}")
+        if not problems and notes["rollouts"] > self.rollouts:
+            problems.append(f"rollouts must be at most {self.rollouts}, got {notes['rollouts']}")
         if not problems and notes["step"] > notes["rollouts"] * self._rollout_size:
             problems.append(f"step must be at most {notes['rollouts'] * self._rollout_size}, got {notes['step']}")
         if problems:
@@ -203,15 +282,14 @@ class Training:
             raise damage(path, f"the journal must hold {steps} steps of {shape}, got {tuple(journal.shape)}")
 
     def _current_position(self) -> Position:
-        steps = sum(map(len, self._journal))
-        if self._position is not None and (not self._stream_steps or steps < self._stream_steps):
+        if self._position is not None and (not self._stream_steps or self._journal.steps < self._stream_steps):
             return self._position
         if self._position is not None:
             self._stream += 1
         return self._begin_stream()
 
     def _begin_stream(self) -> Position:
-        self._journal = []
+        self._journal.begin_stream()
         self._tracker.restart()
         self._watch.restart()
         seed = env_seed(self._config.seed, self._stream)
@@ -224,9 +302,22 @@ class Training:
         row = {**{name: row[name] for name in first}, **row}
         if self._config.non_finite == "drop":
             row["dropped_episodes"] = self._watch.dropped
+        if self._config.vector_kwargs.get("on_failure") == "restart":
+            row["restarts"] = self.restarts
+        if self._evaluation is not None:
+            row.setdefault("eval_return", None)
         self._interval = LogInterval()
         return Progress(
-            self.step, self._config.total_steps, self.seconds, self._episodes, self.mean_return, row, self._agent
+            self.step,
+            self._config.total_steps,
+            self.seconds,
+            self._episodes,
+            self.mean_return,
+            row,
+            self._agent,
+            self._open_envs,
+            self.restarts,
+            None if self._evaluation is None else self._evaluation.latest,
         )
 
 
@@ -234,46 +325,3 @@ def _stream_steps(config: TrainConfig, envs: AnyVectorEnv) -> int:
     """Steps of each environment between two resets; several episodes must fit in, or long ones would never end."""
     limit = config.env_kwargs.get("max_episode_steps") or getattr(envs.spec, "max_episode_steps", None) or 0
     return max(config.reseed_every, _EPISODES_A_STREAM * limit) if config.reseed_every else 0
-
-
-def _replayed(envs: AnyVectorEnv, seed: int, journal: Array) -> Position:
-    actions = iter(journal)
-    position = begin(envs, seed)
-    # In pieces: the observations on the way are not wanted, and all of them at once may not fit into memory.
-    for start in range(0, len(journal), _REPLAYED_AT_ONCE):
-        steps = min(_REPLAYED_AT_ONCE, len(journal) - start)
-        position = collect(envs, lambda _: next(actions), steps, position).end
-    return position
-
-
-def _compare(observations: Observations, checkpoint: Checkpoint) -> None:
-    saved = {**checkpoint.tensors, **_of_old(observations, checkpoint)}
-    leaves = _leaves(observations)
-    check_names(checkpoint.path, saved, [name for name, _ in leaves])
-    if any(not np.array_equal(leaf, saved[name].numpy(), equal_nan=leaf.dtype.kind == "f") for name, leaf in leaves):
-        warnings.warn(
-            "The environments do not repeat themselves: the same seed and actions led elsewhere than before the "
-            "run was stopped. Training goes on, but not as it would have without the interruption.",
-            stacklevel=2,
-        )
-
-
-def _of_old(observations: Observations, checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """What earlier versions have saved under names in which a key's own slashes were not told from ours."""
-    names = zip(_leaves(observations), _leaves(observations, escape=str), strict=True)
-    tensors = checkpoint.tensors
-    return {new: tensors[old] for (new, _), (old, _) in names if new not in tensors and old in tensors}
-
-
-def _escaped(key: object) -> str:
-    """A key of a Dict space as a part of a tensor's name: no two keys are written alike."""
-    text = key.replace("~", "~0") if isinstance(key, str) else f"~2{key!r}"
-    return text.replace("/", "~1")
-
-
-def _leaves(
-    observations: Observations, path: str = "position", escape: Callable[[object], str] = _escaped
-) -> list[tuple[str, Array]]:
-    if isinstance(observations, dict):
-        return [pair for key, leaf in observations.items() for pair in _leaves(leaf, f"{path}/{escape(key)}", escape)]
-    return [(path, observations)]

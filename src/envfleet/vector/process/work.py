@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from envfleet import _core
-from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder, load_report
+from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, SetAttrOrder, StepOrder, load_report
 from envfleet.vector.pickling import dumps_by_value
 from envfleet.vector.process.watch import Watch
 from envfleet.vector.process.worker import (
@@ -66,6 +66,8 @@ class Turns:
             self.order = order
             if isinstance(order, ResetOrder):
                 self._recovery.note_resets(order)
+            elif isinstance(order, SetAttrOrder):
+                self._recovery.expect_attributes(order)
             # Posted before it is sent: a long message needs a reader at the other end.
             self._mailroom.post(0, len(self._bounds), ORDER)
             for worker, payload in enumerate(payloads):
@@ -102,8 +104,12 @@ class Turns:
     def end(self, payloads: list[bytes | None] | None) -> Sequence[Report | None]:
         """Ends a turn with what ``await_answers`` returned; returns one report (or None) per worker."""
         self._note_end()
-        if payloads is None:
-            return self._silence
+        reports = self._silence if payloads is None else self._unpacked(payloads)
+        if isinstance(self.order, SetAttrOrder):
+            self._recovery.note_attributes(self.order, reports)
+        return reports
+
+    def _unpacked(self, payloads: list[bytes | None]) -> list[Report | None]:
         excuses, self._excuses = self._excuses, {}
         # Unpickled only when all have been read: one that cannot be must not leave others in the pipe.
         reports = [load_report(payload, first) for payload, (first, _) in zip(payloads, self._bounds, strict=True)]

@@ -20,6 +20,7 @@ from envfleet.vector.engine import (
     Report,
     ResetOrder,
     Rows,
+    SetAttrOrder,
     StepOrder,
     load_report,
 )
@@ -149,6 +150,8 @@ class RayEngine:
             payloads = {worker: self._results[worker].unpack(answer) for worker, answer in answers.items()}
         by_worker = {worker: load_report(payload, self._bounds[worker][0]) for worker, payload in payloads.items()}
         reports = [{**excuses, **by_worker}[worker] for worker in range(len(self._actors))]
+        if isinstance(self._order, SetAttrOrder):
+            self._recovery.note_attributes(self._order, reports)
         self.block.absorb(self._order, reports)
         return reports
 

@@ -24,6 +24,7 @@ from envfleet.train.running.reporting import (
 CONFIG = A2CConfig("LunarLander-v3", num_envs=16, seed=7, total_steps=1_000_000)
 RUN = Path("runs/my lander")
 AGENT: Any = None  # reporters show figures alone
+ENVS: Any = "environments"
 
 
 class Clock:
@@ -39,7 +40,7 @@ def begin(reporter: Reporter, step: int = 0, config: A2CConfig = CONFIG) -> None
 
 
 def progress(step: int, mean_return: float | None = 12.5, seconds: float = 65.0) -> Progress:
-    return Progress(step, CONFIG.total_steps, seconds, 34, mean_return, {}, AGENT)
+    return Progress(step, CONFIG.total_steps, seconds, 34, mean_return, {}, AGENT, ENVS)
 
 
 def result(step: int, *, finished: bool, mean_return: float | None = 243.21) -> TrainingResult:

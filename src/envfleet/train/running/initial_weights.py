@@ -1,0 +1,68 @@
+"""Weights that a new run starts from: those of another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from torch import Tensor
+
+from envfleet.train.algorithms.learner import Learner
+from envfleet.train.config import TrainConfig
+from envfleet.train.networks.networks import Networks
+from envfleet.train.running.checkpoint import check_networks
+from envfleet.train.running.folder import RunFolder
+from envfleet.train.running.weights import load_module, load_tensors
+
+_SAME = ("hidden_sizes", "activation", "normalize_observations")
+"""Settings that say what a network is; weights alone do not show all of them."""
+
+_FOLLOWS = {"target_critic": "critic"}
+"""Networks that begin as copies of others."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InitialWeights:
+    """The actor's and the critic's weights of a run.
+
+    Attributes:
+        path: the run's folder.
+        tensors: by network.
+    """
+
+    path: Path
+    tensors: dict[str, dict[str, Tensor]]
+
+    @classmethod
+    def read(cls, path: Path, config: TrainConfig, networks: Networks | None) -> InitialWeights:
+        """Read them; a run whose networks cannot be those of `config` is refused. Nothing is imported."""
+        folder = RunFolder(path)
+        source, custom_networks = folder.read_config()
+        check_networks(folder, networks, custom=custom_networks)
+        differing = [
+            f"{name}={getattr(source, name)!r} there and {getattr(config, name)!r} here"
+            for name in _SAME
+            if networks is None and getattr(source, name) != getattr(config, name)
+        ]
+        if differing:
+            raise ValueError(
+                f"The weights of {path} do not fit this run: {'; '.join(differing)}. Give both the same settings, or "
+                "start without init_from."
+            )
+        files = {"actor": folder.actor, "critic": folder.critic}
+        return cls(path, {name: load_tensors(file, f"{name} weights")[0] for name, file in files.items()})
+
+    def load_into(self, learner: Learner) -> None:
+        """Put them into fresh networks; what does not fit is refused."""
+        try:
+            for name, module in learner.modules.items():
+                source = _FOLLOWS.get(name, name)
+                if source in self.tensors:
+                    load_module(module, self.tensors[source], f"{self.path}: the {source}")
+        except ValueError as error:
+            raise ValueError(
+                f"A run cannot start from these weights. {error} Runs share weights if their observation and action "
+                "spaces are the same and their algorithms are; A2C and PPO count as one."
+            ) from None
