@@ -54,6 +54,8 @@ def fleets() -> None:
 def training() -> Agent:
     """A run, its score, its agent."""
     result = train(PPOConfig("CartPole-v1", total_steps=10_000, num_envs=4), progress=False)
+    own = train(PPOConfig(make_env, total_steps=10_000), progress=False)
+    print(own.agent.config.env_id.startswith("__main__"), load_agent(own.run_dir, env=make_env).config)
     print(evaluate(result.agent, episodes=10).mean_return, A2CConfig("CartPole-v1").num_envs)
     register_logger("mine", lambda run: NotImplemented)
     actions: npt.NDArray[Any] = load_agent(result.run_dir).act(np.zeros((1, 4), np.float32))

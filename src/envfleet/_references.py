@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, final
 
 import gymnasium
-from gymnasium.envs.registration import _find_spec
+from gymnasium.envs.registration import EnvSpec, _find_spec
 
 from envfleet._names import did_you_mean
 
@@ -51,7 +51,9 @@ class NamedMaker(str):
 
 
 def named(maker: Any) -> NamedMaker:
-    """Returns the reference of a class or function, which it carries along."""
+    """Returns the reference of a class, a function or a spec, which it carries along."""
+    if isinstance(maker, EnvSpec):
+        return NamedMaker(maker.id, maker)
     module = getattr(maker, "__module__", None) or type(maker).__module__
     name = getattr(maker, "__qualname__", None) or getattr(maker, "__name__", None) or type(maker).__name__
     return NamedMaker(f"{module}:{name}", maker)

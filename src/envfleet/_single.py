@@ -53,7 +53,10 @@ def spec_of(what: Any) -> EnvSpec:
 
 def check_maker(what: Any) -> None:
     """Refuses what is neither an environment's class nor a function that may make one."""
-    wanted = "expected a registered id, MODULE:ID, FILE.py:CLASS, or a class or function that makes one environment"
+    wanted = (
+        "expected a registered id, MODULE:ID, FILE.py:CLASS, an EnvSpec, or a class or function that makes one "
+        "environment"
+    )
     if isinstance(what, gymnasium.Env):
         kind = type(what.unwrapped).__name__
         raise TypeError(

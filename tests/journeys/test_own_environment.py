@@ -173,8 +173,8 @@ def test_every_command_takes_the_run_or_the_environment(envfleet, run_dir, folde
 def test_a_module_of_the_present_folder_is_found_also_by_worker_processes(env, envfleet, folder):
     run_dir = folder / env.replace(":", "-")
     varied = ["--randomize", "reward=uniform(0.5,1.5)", "--env-kwargs", "size=5"]
-    options = ["--backend", "process", "--run-dir", run_dir, "--no-showcase"]
-    envfleet("train", env, *TINY, *varied, *options)
+    options = ["--backend", "process", "--run-dir", run_dir, "--no-showcase", "--loggers"]
+    envfleet("train", env, *TINY[:-2], "--eval-episodes", "0", *varied, *options)
     assert json.loads((run_dir / "config.json").read_text())["config"]["env_id"] == env
     found = json.loads(envfleet("evaluate", run_dir, "--episodes", "2", "--backend", "process", "--json"))
     assert found["max_length"] <= (9 if env.endswith("v0") else 12)
@@ -182,7 +182,8 @@ def test_a_module_of_the_present_folder_is_found_also_by_worker_processes(env, e
 
 def test_a_class_without_a_time_limit_gets_one_by_an_argument(envfleet, folder):
     (folder / "endless.py").write_text(GRID.replace("self.steps >= 12", "False").replace("if done", "if False"))
-    envfleet("train", "endless.py:Grid", *TINY, "--run-dir", "endless", "--env-kwargs", "max_episode_steps=5")
+    options = ["--run-dir", "endless", "--no-showcase", "--env-kwargs", "max_episode_steps=5"]
+    envfleet("train", "endless.py:Grid", *TINY, *options)
     found = json.loads(envfleet("evaluate", "endless", "--episodes", "4", "--json"))
     assert found["max_length"] <= 5
 

@@ -124,7 +124,10 @@ def test_an_unknown_keyword_is_named_by_the_error() -> None:
 
 @pytest.mark.parametrize("what", [3, None, ["CartPole-v1"]])
 def test_something_that_makes_nothing_is_refused(what: Any) -> None:
-    with pytest.raises(TypeError, match="a registered id, an EnvSpec or a function"):
+    with pytest.raises(
+        TypeError,
+        match=r"is no environment: expected a registered id, MODULE:ID, FILE.py:CLASS, an EnvSpec, or a class or",
+    ):
         make_vec(what)
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envfleet._names import did_you_mean
+from envfleet._names import likely
 from envfleet.cli.errors import INTERRUPTED, UsageError, explained
 
 
@@ -77,9 +77,9 @@ def _run(argv: list[str]) -> int:
         return 0
     name, *arguments = argv
     if name not in _COMMANDS:
-        raise UsageError(
-            f"there is no command {name!r}{did_you_mean(name, _COMMANDS)}. The commands are {', '.join(_COMMANDS)}."
-        )
+        close = likely(name, _COMMANDS)
+        meant = f", did you mean {close!r}?" if close else "."
+        raise UsageError(f"there is no command {name!r}{meant} The commands are {', '.join(_COMMANDS)}.")
     # Late: the commands need libraries that this overview does not, and that may not be installed.
     module = importlib.import_module(f"envfleet.cli.{name}")
     code: int = module.run(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-ENV_HELP = "the environment: a registered id, such as CartPole-v1, MODULE:ID, or FILE.py:CLASS."
+ENV_HELP = "the environment: a registered id, MODULE:ID, or FILE.py:CLASS."
 
 
 def look_here(names_a_module: bool) -> None:

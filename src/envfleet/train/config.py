@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, cast
 
+from gymnasium.envs.registration import EnvSpec
+
 from envfleet import backends
 from envfleet._names import explains_settings
 from envfleet._references import named
@@ -32,8 +34,8 @@ class EnvReference:
             raise AttributeError("env_id has no default")
         return cast("str", vars(config)["env_id"])
 
-    def __set__(self, config: TrainConfig, env: str | EnvMaker) -> None:
-        if not isinstance(env, str):
+    def __set__(self, config: TrainConfig, env: str | EnvSpec | EnvMaker) -> None:
+        if not isinstance(env, (str, EnvSpec)):
             check_maker(env)
         vars(config)["env_id"] = env if isinstance(env, str) else named(env)
 

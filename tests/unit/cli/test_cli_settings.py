@@ -96,7 +96,7 @@ def test_help_lists_every_setting_with_its_meaning_and_default(envfleet: Run, al
     text = flat(output)
     assert code == 0
     assert not errors
-    assert "ENV a registered environment id" in text
+    assert "ENV the environment: a registered id, MODULE:ID, or FILE.py:CLASS." in text
     for entry in dataclasses.fields(config_class(algo)):
         if entry.name != "env_id":
             assert f"--{entry.name.replace('_', '-')}" in text
@@ -118,7 +118,7 @@ def test_help_shows_the_defaults_that_would_be_used(envfleet: Run) -> None:
     assert "The defaults are those that suit CartPole-v1." in text
     assert f"together. (default: {preset('CartPole-v1', 'ppo').total_steps:_})" in text
     assert "--clip-range" in text
-    assert "ENV a registered environment id" in text
+    assert "ENV the environment: a registered id, MODULE:ID, or FILE.py:CLASS." in text
 
 
 def test_help_without_arguments_says_how_to_see_the_other_algorithms(envfleet: Run) -> None:
@@ -158,8 +158,8 @@ def test_what_cannot_be_read_is_refused_in_words(envfleet: Run, argv: list[str],
     [
         (["X-v0", "--num-envs", "0"], "num_envs must be an integer of at least 1, got 0"),
         (["X-v0", "--gamma", "1.5"], "gamma must be a number between 0 and 1, got 1.5"),
-        (["CartPol-v1"], "Did you mean: `CartPole`?"),
-        (["no_such_module:X-v0"], "No module named 'no_such_module'"),
+        (["CartPol-v1"], "There is no environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+        (["no_such_module:X-v0"], "There is no module 'no_such_module' to import"),
         (["LunarLander-v3", "--env-kwargs", "graviti=3"], "unexpected keyword argument 'graviti'"),
         (["LunarLander-v3", "--env-kwargs", "gravity=3"], "gravity (current value: 3) must be between -12 and 0"),
         (["LunarLander-v3", "--randomize", "graviti=uniform(-9,-8)"], "(did you mean 'gravity'?)"),
