@@ -9,9 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 import envfleet
-from envfleet import AsyncVectorEnv, AutoresetMode, NativeVectorEnv, SyncVectorEnv, make_vec, uniform
-from envfleet.backends import Backend, from_functions, register
+from envfleet import (
+    AsyncVectorEnv,
+    AutoresetMode,
+    Distribution,
+    FleetVectorEnv,
+    NativeVectorEnv,
+    SyncVectorEnv,
+    make_vec,
+    uniform,
+)
+from envfleet.backends import Backend, BackendName, from_functions, register
 from envfleet.train import A2CConfig, Agent, PPOConfig, evaluate, load_agent, register_logger, train
+from envfleet.typing import EnvReference, StepResult
 from envfleet.wrappers import NormalizeObservation, RecordEpisodeStatistics
 
 
@@ -32,7 +42,7 @@ def random_steps(envs: gymnasium.vector.VectorEnv[Any, Any, Any], steps: int) ->
 
 def fleets() -> None:
     """Each way to make one."""
-    with make_vec("CartPole-v1", num_envs=8, backend="process", vector_kwargs={"autoreset_mode": "SameStep"}) as envs:
+    with make_vec("CartPole-v1", num_envs=8, backend="process", autoreset_mode="SAME_STEP") as envs:
         random_steps(RecordEpisodeStatistics(NormalizeObservation(envs)), 10)
         rewards: npt.NDArray[np.float64] = envs.step(np.zeros(8, np.int64))[1]
         print(envs.plan, envs.parameters, rewards.mean(), envs.get_attr("gravity")[0])
@@ -44,11 +54,20 @@ def fleets() -> None:
         *_, infos = fleet.recv()
         fleet.send(np.zeros(len(infos["env_id"]), np.int64), infos["env_id"])
         fleet.close(timeout=1.0)
-    native = NativeVectorEnv("CartPole-v1", 4)
-    native.set_state(0, native.get_state(1))
+    for native in (NativeVectorEnv("CartPole-v1", 4), make_vec("CartPole-v1", 4, backend="native")):
+        native.set_state(0, native.get_state(1))
     with make_vec("LunarLander-v3", 4, randomize={"gravity": uniform(-11.0, -9.0)}, randomize_seed=0) as landers:
         print(landers.parameters)
-    register(Backend("mine", from_functions(SyncVectorEnv), "this thread"))
+    mine = register(Backend("mine", from_functions(SyncVectorEnv), "this thread"))
+    print(first_of(make_env, mine, {})[1].dtype, envfleet.train.PPOConfig("CartPole-v1").backend)
+
+
+def first_of(what: EnvReference, backend: BackendName, randomize: dict[str, Distribution]) -> StepResult:
+    """The first results, whoever they come from."""
+    fleet: FleetVectorEnv = make_vec(what, 4, backend, first_ready=2, randomize=randomize, on_failure="restart")
+    with fleet:
+        fleet.async_reset(seed=0)
+        return fleet.recv()
 
 
 def training() -> Agent:

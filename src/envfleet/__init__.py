@@ -1,7 +1,7 @@
 """Many copies of a reinforcement-learning environment at once, behind one batched Gymnasium interface."""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import AutoresetMode
 
@@ -31,6 +31,17 @@ from envfleet.native.registration import register as _register_native_envs
 from envfleet.randomize import Distribution, choice, normal, uniform
 from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
+
+if TYPE_CHECKING:  # see _SUBPACKAGES
+    from envfleet import backends as backends
+    from envfleet import errors as errors
+    from envfleet import native as native
+    from envfleet import testing as testing
+    from envfleet import train as train
+    from envfleet import tuning as tuning
+    from envfleet import typing as typing
+    from envfleet import vector as vector
+    from envfleet import wrappers as wrappers
 
 __version__ = "0.1.0"
 
@@ -81,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBPACKAGES} - {"Any", "importlib"})
+    return sorted({*globals(), *__all__, *_SUBPACKAGES} - {"Any", "TYPE_CHECKING", "importlib"})

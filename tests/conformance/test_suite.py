@@ -14,13 +14,20 @@ import numpy as np
 import pytest
 
 import envfleet.testing
-from envfleet.testing import ContractBase, FirstReadyContract, TimeoutsContract, VectorEnvContract, assert_same
+from envfleet.testing import (
+    ContractBase,
+    FirstReadyContract,
+    GymnasiumContract,
+    TimeoutsContract,
+    VectorEnvContract,
+    assert_same,
+)
 from envfleet.testing.envs import EnvFn
 
 TOPICS: list[type[ContractBase]] = [
     getattr(envfleet.testing, name)
     for name in envfleet.testing.__all__
-    if name.endswith("Contract") and name != "VectorEnvContract"
+    if name.endswith("Contract") and name not in ("GymnasiumContract", "VectorEnvContract")
 ]
 
 
@@ -34,6 +41,47 @@ def test_every_public_name_exists() -> None:
 
 def test_the_contract_is_all_topics() -> None:
     assert set(VectorEnvContract.__mro__) >= set(TOPICS) - {FirstReadyContract, TimeoutsContract}
+
+
+def rules_of(contract: type[ContractBase]) -> set[str]:
+    return {name for name in dir(contract) if name.startswith("test_")}
+
+
+def test_the_levels_are_nested() -> None:
+    assert rules_of(GymnasiumContract) < rules_of(VectorEnvContract)
+    for level in (part for part in VectorEnvContract.__mro__ if part.__name__.startswith("Gymnasium")):
+        assert issubclass(GymnasiumContract, level)
+
+
+def test_a_failing_test_says_its_rule() -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)) as caught:
+        SYNC.test_the_callers_options_are_never_mutated()
+    assert caught.value.__notes__ == [
+        "The rule: Neither the vector env nor an environment that writes into its options changes the caller's dict."
+    ]
+
+
+class Modest(GymnasiumContract):
+    """Has one mode and no optional arguments."""
+
+    autoreset_modes = (gym.vector.AutoresetMode.NEXT_STEP,)
+    arguments = ()
+
+    def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> Any:
+        assert set(kwargs) <= {"autoreset_mode"}
+        return gym.vector.SyncVectorEnv(env_fns, **kwargs)
+
+
+def test_what_a_vector_env_does_not_have_is_skipped_by_name() -> None:
+    modest = Modest()
+    modest.test_copied_observations_are_safe_to_keep()
+    for name, test in (
+        ("SAME_STEP", modest.test_same_step_without_an_ending_has_no_final_keys),
+        ("copy", modest.test_uncopied_observations_are_a_live_view),
+        ("observation_mode", modest.test_same_refuses_spaces_that_differ),
+    ):
+        with pytest.raises(pytest.skip.Exception, match=f"Modest.* has no {name}"):
+            test()
 
 
 def test_no_topic_hides_a_name_of_another() -> None:
@@ -71,7 +119,7 @@ except ImportError as error:
     print(error)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert 'pip install "envfleet[test]"' in output
+    assert 'pip install "envfleet[testing]"' in output
     assert missing in output
 
 

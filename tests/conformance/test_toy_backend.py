@@ -108,13 +108,13 @@ class ReversedVectorEnv(FleetVectorEnv):
         observation_mode: Any = "same",
         autoreset_mode: Any = "NextStep",
         *,
-        batch_size: int | None = None,
+        first_ready: int | None = None,
         on_failure: Any = "raise",
         max_restarts: int | None = 10,
         restart_window: float = 60.0,
         check_nan: bool = False,
     ) -> None:
-        given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, batch_size)
+        given = EnvFunctions.checked(env_fns, observation_mode, autoreset_mode, first_ready)
         policy = checked_failure_policy(on_failure, max_restarts, restart_window, check_nan=check_nan)
         envs, failure = build_envs(given.env_fns, 0)
         if failure is not None:
@@ -122,7 +122,7 @@ class ReversedVectorEnv(FleetVectorEnv):
         spaces, randomize = given.spaces([EnvFace.of(env) for env in envs]), redrawn(given.env_fns)
         layout = FleetLayout(spaces, num_parameters=len(randomize), refuse_nan=check_nan)
         engine = ReversedEngine(given.env_fns, envs, layout, policy)
-        super().__init__(spaces, engine, FleetOptions("reversed: the last one first.", copy, batch_size, randomize))
+        super().__init__(spaces, engine, FleetOptions("reversed: the last one first.", copy, first_ready, randomize))
 
 
 class Reversed:

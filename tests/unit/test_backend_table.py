@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,6 +132,18 @@ def test_the_command_line_offers_every_backend_and_says_what_it_is(
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "{auto,native,sync,process,ray}" in text
     assert '"process" (worker processes) or "ray" (actors on several machines)' in text
+
+
+@pytest.mark.usefixtures("own_table")
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_the_command_line_offers_what_was_registered(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert backends.register(BACKWARDS) == "backwards"
+    assert main([command, "--help"]) == 0
+    assert "{auto,native,sync,process,ray,backwards}" in capsys.readouterr().out
+
+
+def test_training_and_make_vec_draw_parameters_at_the_same_time() -> None:
+    assert A2CConfig("CartPole-v1").randomize_on == inspect.signature(make_vec).parameters["randomize_on"].default
 
 
 def test_the_readme_lists_every_backend() -> None:

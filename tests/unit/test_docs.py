@@ -30,6 +30,7 @@ DESCRIBED = [page for page in PAGES if page.name != "code-tour.md"]  # which is 
 PACKAGES = [
     "envfleet",
     "envfleet.backends",
+    "envfleet.typing",
     *(f"envfleet.{info.name}" for info in pkgutil.iter_modules(envfleet.__path__) if info.ispkg and info.name != "cli"),
 ]
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))

@@ -26,6 +26,7 @@ PACKAGES = [
     "envfleet.testing",
     "envfleet.train",
     "envfleet.tuning",
+    "envfleet.typing",
     "envfleet.vector",
     "envfleet.vector.process",
     "envfleet.vector.ray",
@@ -82,8 +83,26 @@ print({{name for name, value in homes.items() if value.__module__ != package._MO
 
 
 def test_everything_else_visible_at_the_top_is_a_module() -> None:
-    others = {name for name in vars(envfleet) if not name.startswith("_")} - set(envfleet.__all__)
+    others = {name for name in dir(envfleet) if not name.startswith("_")} - set(envfleet.__all__)
     assert all(isinstance(getattr(envfleet, name), ModuleType) for name in others), others
+
+
+def test_what_needs_more_is_an_attribute_and_loaded_when_asked_for() -> None:
+    code = """
+import sys, envfleet
+print(set(envfleet._SUBPACKAGES) | set(envfleet.__all__) <= set(dir(envfleet)), "envfleet.train" in sys.modules)
+print(envfleet.train.__name__, envfleet.testing.__name__, envfleet.wrappers.__name__, envfleet.backends.__name__)
+print(envfleet.typing.OnFailure, "torch" in sys.modules, "pytest" in sys.modules)
+print(callable(envfleet.train.train), "torch" in sys.modules)
+"""
+    assert in_a_new_interpreter(code).splitlines() == [
+        "True False",
+        "envfleet.train envfleet.testing envfleet.wrappers envfleet.backends",
+        "typing.Literal['raise', 'restart'] False False",
+        "True True",
+    ]
+    with pytest.raises(AttributeError, match="'envfleet' has no attribute 'trane'"):
+        envfleet.trane  # noqa: B018
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -57,7 +57,8 @@ class GymnasiumAutoreset(ContractBase):
             assert (rewards[0], terminated[0], truncated[0]) == (0.0, False, False)
             assert infos["_episode"].tolist() == [True] + [False] * (self.num_envs - 1)
             assert infos["_step"].tolist() == [False] + [True] * (self.num_envs - 1)
-            assert [len(actions) for actions in self.attributes(envs, "actions")] == [1] + [2] * (self.num_envs - 1)
+            if self.can_look_into(envs):
+                assert [len(actions) for actions in envs.get_attr("actions")] == [1] + [2] * (self.num_envs - 1)
 
     def test_next_step_does_not_reset_before_the_next_step(self) -> None:
         """Between the done step and the next one, the finished environment can still be looked at."""

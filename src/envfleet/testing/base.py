@@ -71,6 +71,10 @@ class ContractBase:
         values: tuple[Any, ...] = envs.get_attr(name)
         return values
 
+    def can_look_into(self, envs: Fleet) -> bool:
+        """Return whether the vector env shows attributes of its environments, for what a test looks at besides."""
+        return hasattr(envs, "get_attr")
+
     def needs(self, envs: Fleet, *methods: str) -> None:
         """Skip the test if the vector env lacks a method that Gymnasium's VectorEnv does not ask for."""
         for name in methods:

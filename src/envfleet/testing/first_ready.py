@@ -35,7 +35,7 @@ class FirstReadyContract(Tickets):
         space: Any = ZOO[name]
         frames = [[Frame(sample) for sample in samples(space, index, 5)] for index in range(3)]
         fns: list[EnvFn] = [partial(PlaybackEnv, space, own, space) for own in frames]
-        with self.fleet(fns, batch_size=2) as envs:
+        with self.fleet(fns, first_ready=2) as envs:
             self._play(envs, fns, AutoresetMode.NEXT_STEP, 4, [1, 0, 2])
             space.seed(5)
             wanted = [[as_received(space, space.sample()) for _ in range(4)] for _ in fns]
@@ -50,18 +50,18 @@ class FirstReadyContract(Tickets):
             max_examples=self.max_examples, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
         )
         @hypothesis.given(info_scripts(3), st.integers(1, 3))
-        def check(script: list[list[dict[str, Any]]], batch_size: int) -> None:
+        def check(script: list[list[dict[str, Any]]], first_ready: int) -> None:
             fns = [
                 partial(PlaybackEnv, ZOO["Discrete"], [Frame(0, info=step[env]) for step in script]) for env in range(3)
             ]
-            with self.fleet(fns, batch_size=batch_size) as envs:
+            with self.fleet(fns, first_ready=first_ready) as envs:
                 self._play(envs, fns, AutoresetMode.NEXT_STEP, len(script) - 1, [])
 
         check()
 
     def test_those_that_share_a_process_get_equal_turns(self) -> None:
         """With one result a time; how many turns a process gets is the machine's to decide."""
-        with self.fleet(endless_fns(self.num_envs), batch_size=1) as envs:
+        with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             processes = np.array(envs.call("process_id"))
             envs.reset()
             envs.send(self.zeros())
@@ -78,7 +78,7 @@ class FirstReadyContract(Tickets):
     @pytest.mark.parametrize("how", ["reset", "async_reset"])
     def test_a_reset_forgets_what_is_under_way(self, how: str) -> None:
         """After reset() or async_reset() nothing of an earlier send() is ever received."""
-        with self.fleet(endless_fns(self.num_envs), batch_size=2) as envs:
+        with self.fleet(endless_fns(self.num_envs), first_ready=2) as envs:
             envs.reset(seed=0)
             envs.send(np.full(self.num_envs, 7))
             envs.recv()
@@ -109,7 +109,7 @@ class FirstReadyContract(Tickets):
 
     def test_an_environment_that_raises_asks_for_a_reset(self) -> None:
         """Its error comes out of recv(); then only reset() or async_reset() help, and they do."""
-        with self.fleet(trouble_fns(self.num_envs), batch_size=1) as envs:
+        with self.fleet(trouble_fns(self.num_envs), first_ready=1) as envs:
             for how in ("reset", "async_reset"):
                 envs.reset()
                 envs.send(self.order({2: Command.RAISE}))

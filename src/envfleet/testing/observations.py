@@ -105,13 +105,12 @@ class GymnasiumObservations(ContractBase):
 
     def test_step_accepts_samples_of_the_action_space(self) -> None:
         """What action_space.sample() returns is always a valid batch of actions."""
-        with self.fleet(counter_fns(self.num_envs), autoreset_mode=AutoresetMode.SAME_STEP) as envs:
+        with self.fleet(endless_fns(self.num_envs)) as envs:
             envs.action_space.seed(0)
             envs.reset()
             for _ in range(5):
                 actions = envs.action_space.sample()
-                envs.step(actions)
-                assert [kept[-1] for kept in self.attributes(envs, "actions")] == actions.tolist()
+                assert envs.step(actions)[0][:, 3].tolist() == actions.tolist()
 
 
 class ObservationsContract(GymnasiumObservations):

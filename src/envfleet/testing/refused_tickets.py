@@ -97,7 +97,7 @@ class RefusedTickets(ContractBase):
     @pytest.mark.parametrize("operation", WHOLE)
     def test_whole_fleet_operations_wait_until_all_came_back(self, operation: str) -> None:
         """step(), call() and the like are refused, by the numbers of those to recv() first, and lose none of them."""
-        with self.fleet(endless_fns(self.num_envs), batch_size=1) as envs:
+        with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             envs.reset()
             envs.send(np.zeros(2, np.int64), [0, 1])
             (came,) = envs.recv()[4]["env_id"].tolist()
@@ -134,7 +134,7 @@ class RefusedTickets(ContractBase):
 
     def test_the_second_async_reset_counts(self) -> None:
         """async_reset() while one is under way begins anew: each environment comes back once, with the new seed."""
-        with self.fleet(endless_fns(self.num_envs), batch_size=1) as envs:
+        with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             wanted, _ = envs.reset(seed=5)
             envs.async_reset(seed=9)
             envs.recv()
@@ -163,8 +163,8 @@ class RefusedTickets(ContractBase):
             steps = [0 if env == 0 else 2 if env == 2 else 1 for env in range(self.num_envs)]
             assert list(envs.get_attr(self.steps_attribute)) == steps
 
-    @pytest.mark.parametrize("batch_size", [0, -1, 99, 1.5, True])
-    def test_a_wrong_batch_size_is_refused(self, batch_size: Any) -> None:
+    @pytest.mark.parametrize("first_ready", [0, -1, 99, 1.5, True])
+    def test_a_wrong_first_ready_is_refused(self, first_ready: Any) -> None:
         """It lies between one and the number of environments."""
-        with pytest.raises(ValueError, match="batch_size"):
-            self.make(endless_fns(self.num_envs), batch_size=batch_size)
+        with pytest.raises(ValueError, match="first_ready"):
+            self.make(endless_fns(self.num_envs), first_ready=first_ready)

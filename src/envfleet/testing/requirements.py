@@ -8,7 +8,7 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError(
         f"envfleet.testing is a pytest suite and {error.name!r} is not installed.\n"
-        'Install what it needs with:  pip install "envfleet[test]"'
+        'Install what it needs with:  pip install "envfleet[testing]"'
     ) from error
 
 __all__ = ["hypothesis", "pytest"]

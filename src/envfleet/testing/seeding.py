@@ -17,23 +17,26 @@ from envfleet.testing.reference import ReferenceFleet
 class GymnasiumSeeding(ContractBase):
     """Seeds as every vector env takes them: an int is seed + i, a sequence one each, None none."""
 
-    def _seeds_received(self, seed: Any) -> tuple[Any, ...]:
+    def _assert_seeds_arrive(self, seed: Any, expected: list[int]) -> None:
+        """Assert that a reset with this seed starts each environment's stream from its own."""
+        reference = ReferenceFleet(endless_fns(self.num_envs), AutoresetMode.NEXT_STEP)
         with self.fleet(endless_fns(self.num_envs)) as envs:
-            envs.reset(seed=seed)
-            return tuple(seeds[-1] for seeds in self.attributes(envs, "seeds"))
+            assert_reset(envs.reset(seed=seed), reference.reset(expected), reference.observation_space)
+            if self.can_look_into(envs):
+                received = [seeds[-1] for seeds in envs.get_attr("seeds")]
+                assert received == expected
+                assert all(type(seed) is int for seed in received)
 
     @pytest.mark.parametrize("seed", [0, 100, 2**32 - 1, 2**70], ids=str)
     def test_an_int_seeds_env_i_with_seed_plus_i(self, seed: int) -> None:
         """reset(seed=s) hands s + i to environment i, as a Python int."""
-        seeds = self._seeds_received(seed)
-        assert seeds == tuple(range(seed, seed + self.num_envs))
-        assert all(type(seed) is int for seed in seeds)
+        self._assert_seeds_arrive(seed, list(range(seed, seed + self.num_envs)))
 
     @pytest.mark.parametrize("kind", [list, tuple], ids=["list", "tuple"])
     def test_a_sequence_seeds_one_each(self, kind: Any) -> None:
         """A list or tuple of num_envs seeds gives each environment its own."""
         wanted = [11 * (i + 1) for i in range(self.num_envs)]
-        assert self._seeds_received(kind(wanted)) == tuple(wanted)
+        self._assert_seeds_arrive(kind(wanted), wanted)
 
     def test_none_in_a_sequence_leaves_that_generator_running(self) -> None:
         """A None entry resets its environment without touching its random stream."""
@@ -85,6 +88,11 @@ class GymnasiumSeeding(ContractBase):
 
 class SeedingContract(GymnasiumSeeding):
     """An int seeds environment i with seed + i, a sequence one each, None leaves the generators running."""
+
+    def _seeds_received(self, seed: Any) -> tuple[Any, ...]:
+        with self.fleet(endless_fns(self.num_envs)) as envs:
+            envs.reset(seed=seed)
+            return tuple(seeds[-1] for seeds in envs.get_attr("seeds"))
 
     @pytest.mark.parametrize("seed", [np.int64(7), np.int32(7), np.uint8(254)], ids=repr)
     def test_numpy_integers_are_integers(self, seed: Any) -> None:

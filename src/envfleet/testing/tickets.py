@@ -73,7 +73,7 @@ class Tickets(RefusedTickets):
         while out or idle:
             if out:
                 told = story.assert_told(envs.recv())
-                assert len(told) == min(envs.batch_size, out)
+                assert len(told) == min(envs.first_ready, out)
                 out -= len(told)
                 idle += [env for env in told if sent[env] < steps]
             choice = next(choices, 0)
@@ -86,12 +86,12 @@ class Tickets(RefusedTickets):
                 out, idle = out + len(now), [env for env in idle if env not in now]
 
     @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
-    @pytest.mark.parametrize("batch_size", [1, 2, 5, None])
-    def test_trajectories_are_those_of_single_environments(self, mode: AutoresetMode, batch_size: int | None) -> None:
+    @pytest.mark.parametrize("first_ready", [1, 2, 5, None])
+    def test_trajectories_are_those_of_single_environments(self, mode: AutoresetMode, first_ready: int | None) -> None:
         """Whatever the batch size, each environment's observations, rewards, flags and infos are its own."""
         fns = self.ending_fns()
-        with self.fleet(fns, autoreset_mode=mode, batch_size=batch_size) as envs:
-            assert envs.batch_size == (batch_size or self.num_envs)
+        with self.fleet(fns, autoreset_mode=mode, first_ready=first_ready) as envs:
+            assert envs.first_ready == (first_ready or self.num_envs)
             self._play(envs, fns, mode, 20, [])
 
     def test_any_order_of_sending_gives_the_same_trajectories(self) -> None:
@@ -103,9 +103,9 @@ class Tickets(RefusedTickets):
         @hypothesis.given(
             st.integers(1, self.num_envs), st.lists(st.integers(0, 9), max_size=60), st.sampled_from(MODES)
         )
-        def check(batch_size: int, order: list[int], mode: AutoresetMode) -> None:
+        def check(first_ready: int, order: list[int], mode: AutoresetMode) -> None:
             fns = self.ending_fns()
-            with self.fleet(fns, autoreset_mode=mode, batch_size=batch_size) as envs:
+            with self.fleet(fns, autoreset_mode=mode, first_ready=first_ready) as envs:
                 self._play(envs, fns, mode, 8, order)
 
         check()
@@ -115,7 +115,7 @@ class Tickets(RefusedTickets):
         fns = self.ending_fns()
         reference = ReferenceFleet(fns, AutoresetMode.NEXT_STEP)
         space = reference.observation_space
-        with self.fleet(fns, batch_size=2) as envs:
+        with self.fleet(fns, first_ready=2) as envs:
             reference.reset(range(self.num_envs))
             envs.reset(seed=0)
             for step in range(6):
@@ -142,7 +142,7 @@ class Tickets(RefusedTickets):
 
     def test_nobody_starves_however_quickly_the_others_are_sent_back(self) -> None:
         """With one result a time and everyone sent back at once, all environments get their turns."""
-        with self.fleet(endless_fns(self.num_envs), batch_size=1) as envs:
+        with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             envs.reset()
             envs.send(self.zeros())
             turns, deadline = np.zeros(self.num_envs, np.int64), time.monotonic() + GENEROUS
@@ -174,7 +174,7 @@ class Tickets(RefusedTickets):
 
     def test_a_fleet_at_work_can_be_closed(self) -> None:
         """close() with environments out is clean, and afterwards everything is refused."""
-        envs = self.make(endless_fns(self.num_envs), batch_size=1)
+        envs = self.make(endless_fns(self.num_envs), first_ready=1)
         envs.reset()
         envs.send(self.zeros())
         envs.recv()
