@@ -171,7 +171,7 @@ class RunFolder:
                 "again as you did, in the same folder."
             )
         raise FileNotFoundError(
-            f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."
+            f"{self.path} is not the folder of a run: it has no config.json. Give the folder that training printed."
         )
 
     def _parsed(self, raw: bytes) -> dict[str, Any]:
