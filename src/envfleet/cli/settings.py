@@ -103,7 +103,8 @@ class EngineOptions:
     def given(self) -> dict[str, Any]:
         """Return what was given, as arguments of a vector environment."""
         own = {name: value for name, value in vars(self).items() if name != "vector_kwargs"}
-        return {**self.vector_kwargs, **{name: value for name, value in own.items() if value not in (None, False)}}
+        given = {name: value for name, value in own.items() if value is not None and value is not False}
+        return {**self.vector_kwargs, **given}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class _Resumption:
 
     Attributes:
         resume: the run's folder. A folder of runs means the newest in it, and latest the newest in runs/. The folder
-            of a training with --seeds continues all its seeds. All settings stay as they are.
+            of a training with --seeds continues all its seeds. All its settings stay as they are.
         total_steps: extend the run to this number of steps altogether. Learning rates then fall to 0 at the new end.
         eval_episodes: number of evaluation episodes after the training, other than the run was told; 0 for none.
         run: what to do in addition.

@@ -86,7 +86,7 @@ def test_a_scenario_that_is_refused_costs_only_itself(envfleet: Run, trained: Pa
 @pytest.mark.parametrize(
     ("argv", "code", "expected"),
     [
-        (["nowhere"], 1, "nowhere is no run of envfleet"),
+        (["nowhere"], 1, "nowhere does not exist"),
         (["RUN", "--episodes", "0"], 1, "episodes must be 1 or more, got 0"),
         (["RUN", "--sweep", "gravity=1:2:3"], 1, "CartPole-v1 has no parameter 'gravity'"),
         (["RUN", "--sweep", "sutton_barto_reward=True", "gravity=1,2"], 1, "CartPole-v1 has no parameter 'gravity'"),
@@ -165,7 +165,7 @@ def test_a_window(envfleet: Run, trained: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["nowhere"], "nowhere is no run of envfleet"),
+        (["nowhere"], "nowhere does not exist"),
         (["RUN", "--output", "x.avi"], "must end in .mp4 or .gif"),
         (
             ["RUN", "--output", "/dev/null/x.mp4"],

@@ -85,13 +85,39 @@ def test_settings_of_one_algorithm_alone() -> None:
 
 
 def test_options_beside_the_configuration() -> None:
-    request = parse_request(["X-v0", "--run-dir", "here", "--eval-episodes", "7", "--no-showcase", "--wandb"])
-    assert request.run_dir == Path("here")
-    assert request.options == RunOptions(eval_episodes=7, showcase=False, wandb=True)
+    argv = ["--run-dir", "here", "--no-showcase", "--wandb", "--init-from", "there", "--seeds", "0", "7"]
+    request = parse_request(["X-v0", *argv])
+    assert (request.run_dir, request.init_from, request.seeds) == (Path("here"), Path("there"), (0, 7))
+    assert request.options == RunOptions(showcase=False, wandb=True)
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        ([], {}),
+        (["--on-failure", "restart", "--step-timeout", "2.5"], {"on_failure": "restart", "step_timeout": 2.5}),
+        (
+            ["--num-workers", "3", "--max-restarts", "0", "--check-nan"],
+            {"num_workers": 3, "max_restarts": 0, "check_nan": True},
+        ),
+        (["--vector-kwargs", "context=spawn", "max_restarts=None"], {"context": "spawn", "max_restarts": None}),
+    ],
+)
+def test_the_engine_gets_what_is_given_and_nothing_else(argv: list[str], expected: dict[str, object]) -> None:
+    assert parse_request(["X-v0", *argv]).config.vector_kwargs == expected
+
+
+def test_a_seed_given_twice_is_refused(envfleet: Run) -> None:
+    code, _, errors = envfleet("train", "CartPole-v1", "--seeds", "1", "1")
+    assert code == 2
+    assert "--seeds must be whole numbers of 0 or more, each once, got 1 1." in errors
 
 
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
-def test_help_lists_every_setting_with_its_meaning_and_default(envfleet: Run, algo: str) -> None:
+def test_help_lists_every_setting_with_its_meaning_and_default(
+    envfleet: Run, algo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # where it is wider, groups stand side by side
     code, output, errors = envfleet("train", "--algo", algo, "--help")
     text = flat(output)
     assert code == 0
@@ -100,7 +126,7 @@ def test_help_lists_every_setting_with_its_meaning_and_default(envfleet: Run, al
     for entry in dataclasses.fields(config_class(algo)):
         if entry.name != "env_id":
             assert f"--{entry.name.replace('_', '-')}" in text
-    for group in ("run", "training", "environment", "network", algo):
+    for group in ("run", "training", "evaluation", "environment", "engine", "network", algo):
         assert f"{group} options" in text
     defaults = config_class(algo)("X")
     assert f"--gamma FLOAT discount factor. (default: {defaults.gamma})" in text

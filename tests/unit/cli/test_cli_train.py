@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import fcntl
 import json
 import os
@@ -14,18 +15,19 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import pytest
-from command_line import TINY, Run
+from command_line import TINY, Run, flat
 from unseen_env import Unseen
 
 from envfleet.train import load_agent
 from envfleet.train.algorithms.registry import preset_changes
-from envfleet.train.running.reporting import program
+from envfleet.train.running.reporting import TrainingResult, program, resume_command
+from envfleet.train.running.run import RunContext, begin_run
 
 CARTPOLE = ["CartPole-v1", *TINY]
 
@@ -124,10 +126,10 @@ def test_parts_that_are_not_wanted_are_left_out(envfleet: Run, tmp_path: Path) -
 
 
 def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) -> None:
-    argv = [*CARTPOLE, "--run-dir", tmp_path / "run", "--eval-episodes", "-1"]
+    argv = [*CARTPOLE, "--run-dir", tmp_path / "run", "--loggers", "nosuch"]
     _, output, _ = envfleet("train", *argv)
     assert re.fullmatch(r"Settings known to suit CartPole-v1: total_steps=\d+.*\.\n", output)
-    _, output, _ = envfleet("train", "Acrobot-v1", *TINY, "--run-dir", tmp_path / "run", "--eval-episodes", "-1")
+    _, output, _ = envfleet("train", "Acrobot-v1", *TINY, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
     assert output == "No tuned settings for Acrobot-v1: the defaults of a2c are used.\n"
 
 
@@ -135,7 +137,7 @@ def test_a_preset_that_is_overruled_is_not_named(envfleet: Run, tmp_path: Path) 
     changes = preset_changes("LunarLander-v3", "ppo")
     assert changes == {"normalize_rewards": False, "reward_scale": 0.01}
     others = ["--normalize-rewards", "--reward-scale", "2", "--algo", "ppo"]
-    _, output, _ = envfleet("train", "LunarLander-v3", *others, "--run-dir", tmp_path / "run", "--eval-episodes", "-1")
+    _, output, _ = envfleet("train", "LunarLander-v3", *others, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
     assert not output
 
 
@@ -165,7 +167,7 @@ def test_without_wandb_nothing_begins(envfleet: Run, tmp_path: Path, monkeypatch
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("others", [["CartPole-v1"], ["--num-envs", "3"], ["--total-steps=9", "X-v0"]])
+@pytest.mark.parametrize("others", [["CartPole-v1"], ["--num-envs", "3"], ["--gamma=0.9", "X-v0"]])
 def test_resuming_takes_no_settings(envfleet: Run, trained: Path, others: list[str]) -> None:
     code, output, errors = envfleet("train", "--resume", trained, *others)
     assert code == 2
@@ -177,23 +179,91 @@ def test_resuming_takes_no_settings(envfleet: Run, trained: Path, others: list[s
 def test_only_a_run_can_be_resumed(envfleet: Run, argv: list[str]) -> None:
     code, _, errors = envfleet("train", *argv)
     assert code == 1
-    assert "nowhere is no run of envfleet" in errors
+    assert "nowhere does not exist" in errors
 
 
 def test_resuming_has_a_help_text_of_its_own(envfleet: Run) -> None:
     code, output, _ = envfleet("train", "--resume", "somewhere", "--help")
     assert code == 0
-    assert "All its settings stay as they are." in output
+    assert "All its settings stay as they are." in flat(output)
     assert "--num-envs" not in output
 
 
-def test_resuming_a_finished_run_does_the_rest_again(envfleet: Run, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_repeats_nothing_and_does_what_is_asked_for(envfleet: Run, tmp_path: Path) -> None:
     run = tmp_path / "run"
     envfleet("train", *CARTPOLE, "--total-steps", "64", "--run-dir", run, "--eval-episodes", "0", "--no-showcase")
-    code, output, errors = envfleet("train", "--resume", run, "--eval-episodes", "2", "--no-showcase")
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if "tfevents" not in path.name}
+    code, output, errors = envfleet("train", "--resume", run)
     assert code == 0, errors
-    assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
+    assert "    curves      already there: curves.png\n" in output
     assert "To try next:" in output
+    files = (path for path in run.rglob("*") if "tfevents" not in path.name and path.name != "metrics.csv")
+    assert {path: path.stat().st_mtime_ns for path in files if path.is_file()}.items() <= before.items()
+    for _ in range(2):  # asked for by name it is done, however often
+        code, output, errors = envfleet("train", "--resume", run, "--eval-episodes", "2")
+        assert code == 0, errors
+        assert "    evaluation  evaluation.json: mean return" in output
+    assert json.loads((run / "evaluation.json").read_text())["episodes"] == 2
+    assert not (run / "showcase.mp4").exists()
+
+
+def test_a_run_is_extended_and_then_judged_again(
+    envfleet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    envfleet("train", *CARTPOLE, "--total-steps", "64", "--eval-episodes", "2", "--no-showcase")
+    code, output, errors = envfleet("train", "--resume", "latest", "--total-steps", "128")
+    assert code == 0, errors
+    assert "run: runs/CartPole-v1/a2c-seed0-" in errors
+    assert "Trained 128 steps" in output
+    assert "    evaluation  evaluation.json: mean return" in output
+    code, _, errors = envfleet("evaluate", "runs", "--episodes", "1")
+    assert code == 0, errors
+
+
+def test_several_seeds_are_one_training_that_can_be_stopped(envfleet: Run, tmp_path: Path) -> None:
+    parent = tmp_path / "seeds"
+    argv = ["--total-steps", "64", "--run-dir", parent, "--seeds", "3", "4", "--eval-episodes", "2", "--no-showcase"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("envfleet.cli.seeds.begin_run", _stopping_after_one(begin_run))
+        code, output, errors = envfleet("train", *CARTPOLE, *argv)
+    assert code == 130
+    assert f"To go on with all seeds:\n    {resume_command(parent)}\n" in output
+    code, output, errors = envfleet("train", "--resume", parent)
+    assert code == 0, errors
+    summary = json.loads((parent / "summary.json").read_text())
+    assert [row["seed"] for row in summary["seeds"]] == [3, 4]
+    assert summary["worst_return"] == min(row["mean_return"] for row in summary["seeds"])
+    assert re.search(r"Mean over 2 seeds: [\d.]+\. Worst: [\d.]+ \(seed [34]\)", output)
+    assert (parent / "curves.png").exists()
+    assert load_agent(parent / "seed4").config.seed == 4
+    code, output, _ = envfleet("train", "--resume", parent)
+    assert code == 0
+    assert "    evaluation  " not in output  # it is there
+    code, _, errors = envfleet("evaluate", parent)
+    assert code == 1
+    assert "give one of seed3, seed4" in errors
+    code, output, _ = envfleet("plot", parent, "--output", tmp_path / "both.png", "--x", "seconds")
+    assert code == 0
+    assert (tmp_path / "both.png").exists()
+
+
+def _stopping_after_one(begin: Callable[..., TrainingResult]) -> Callable[..., TrainingResult]:
+    """The second run that is begun is stopped as if by Ctrl-C, in its first rollout."""
+    calls = iter(range(10))
+
+    def begin_and_stop(config: Any, path: Path, context: RunContext, *rest: Any) -> TrainingResult:
+        if next(calls):
+            context = dataclasses.replace(context, callback=lambda _: False)
+        return begin(config, path, context, *rest)
+
+    return begin_and_stop
+
+
+def test_several_seeds_that_cannot_begin_leave_no_folder(envfleet: Run, tmp_path: Path) -> None:
+    code, _, errors = envfleet("train", "NoSuchEnv-v0", *TINY, "--run-dir", tmp_path / "seeds", "--seeds", "1", "2")
+    assert code == 1, errors
+    assert not (tmp_path / "seeds").exists()
 
 
 @pytest.mark.parametrize(("kind", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

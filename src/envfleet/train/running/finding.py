@@ -47,7 +47,7 @@ def _nothing_at(path: Path, *, is_latest: bool) -> str:
     if is_latest:
         return f"there is no latest run: {RUNS.resolve()} holds none. Train one, or give its folder."
     if path.is_dir():
-        return f"{path} is no run of envfleet, and there is none in it. Give the folder that training printed."
+        return f"{path} is not the folder of a run, and there is none in it. Give the folder that training printed."
     return f"{path} does not exist. Give the folder that training printed."
 
 

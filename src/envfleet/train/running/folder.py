@@ -184,7 +184,7 @@ class RunFolder:
                 f"envfleet train {self.path}, or envfleet.train.train(PPOConfig({str(self.path)!r}))."
             )
         raise FileNotFoundError(
-            f"{self.path} is no run of envfleet: it has no config.json. Give the folder that training printed."
+            f"{self.path} is not the folder of a run: it has no config.json. Give the folder that training printed."
         )
 
     def _parsed(self, raw: bytes) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class TestBand:
         group = group_of(tmp_path, *({"step": steps, "entropy": [a, 2, 3]} for a in (0, 1, 5)))
         curve = band(group, "entropy", 0)
         assert curve is not None
-        np.testing.assert_allclose(curve.steps, steps)
+        np.testing.assert_allclose(curve.x, steps)
         np.testing.assert_allclose(curve.mean, [2, 2, 3])
         np.testing.assert_allclose(curve.low, [0, 2, 3])
         np.testing.assert_allclose(curve.high, [5, 2, 3])
@@ -73,7 +73,7 @@ class TestBand:
         one, other = {"step": [10, 30], "entropy": [0, 2]}, {"step": [10, 20, 30], "entropy": [2, None, 4]}
         curve = band(group_of(tmp_path, one, other), "entropy", 0)
         assert curve is not None
-        np.testing.assert_allclose(np.interp([10, 20, 30], curve.steps, curve.mean), [1, 2, 3])
+        np.testing.assert_allclose(np.interp([10, 20, 30], curve.x, curve.mean), [1, 2, 3])
 
     def test_is_none_where_no_run_has_a_value(self, tmp_path: Path) -> None:
         group = group_of(tmp_path, {"step": [10], "entropy": [None]}, {"step": [10], "entropy": [math.inf]})
@@ -84,9 +84,9 @@ class TestBand:
         count = 2500
         curve = band(group_of(tmp_path, {"step": range(count), "entropy": range(count)}), "entropy", 0)
         assert curve is not None
-        assert len(curve.steps) <= 1000
-        assert (curve.steps[0], curve.steps[-1]) == (0, count - 1)
-        np.testing.assert_array_equal(curve.mean, curve.steps)
+        assert len(curve.x) <= 1000
+        assert (curve.x[0], curve.x[-1]) == (0, count - 1)
+        np.testing.assert_array_equal(curve.mean, curve.x)
 
 
 class TestGroups:

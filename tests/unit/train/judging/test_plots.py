@@ -168,7 +168,7 @@ class TestFiles:
             plot_runs(**{"run_dirs": make_run(tmp_path, rows=2), **arguments})
 
     def test_explains_a_run_without_any_of_the_panels(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"nothing to draw.*none of episode_return, episode_length"):
+        with pytest.raises(ValueError, match=r"nothing to draw.*none of episode_return, eval_return"):
             plot_runs(make_metrics(tmp_path, step=[1], entropy=[None], temperature=[1]))
         assert not (tmp_path / "curves.png").exists()
 

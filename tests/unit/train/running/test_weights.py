@@ -252,7 +252,7 @@ class TestFolder:
     def test_any_other_folder_is_refused(self, tmp_path: Path) -> None:
         for call in (load_agent, resume):
             for path in (tmp_path, tmp_path / "nothing"):
-                with pytest.raises(FileNotFoundError, match=r"is no run of envfleet: it has no config\.json"):
+                with pytest.raises(FileNotFoundError, match=r"is not the folder of a run: it has no config\.json"):
                     call(path)
 
 
