@@ -65,6 +65,17 @@ def test_an_environment_of_ones_own_is_compiled(spot: Any) -> None:
     assert play_alike(ours, make_vec_env(lambda: gymnasium.make(spot.spec), 3, seed=1), 30) > 5
 
 
+def test_atari_games_run_in_ale_pys_own_vector_environment() -> None:
+    games = {"max_num_frames_per_episode": 100}
+    vec_env = make_sb3_vec_env("ALE/Pong-v5", 2, seed=1, backend="native", env_kwargs=games)
+    assert vec_env.reset().shape == (2, 4, 84, 84)
+    infos = [vec_env.step(np.zeros(2, int))[3][0] for _ in range(26)]
+    (last,) = [info for info in infos if info["TimeLimit.truncated"]]
+    assert last["terminal_observation"].shape == (4, 84, 84)
+    assert last["episode"]["l"] == 25
+    vec_env.close()
+
+
 def test_a_fleet_without_monitor_has_no_episode_infos() -> None:
     vec_env = as_vec_env(fleet("CartPole-v1", backend="native"))
     vec_env.reset()
