@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gymnasium.envs.registration import EnvSpec, VectorizeMode, load_env_creator
+from gymnasium.envs.registration import EnvSpec, VectorizeMode
 from gymnasium.vector import AutoresetMode
 
 from envfleet import backends
-from envfleet._single import Wrapper, is_function
+from envfleet._names import did_you_mean, likely
+from envfleet._single import Wrapper, constructor_of, is_function
 from envfleet.backends import Backend
 from envfleet.errors import UnsupportedError
 from envfleet.randomize import Distribution, fresh_seed
@@ -102,7 +102,7 @@ def checked_backend(backend: Any, vectorization_mode: Any) -> str:
         if value is None:
             continue
         if value not in names:
-            meant = _did_you_mean(value, names)
+            meant = did_you_mean(value, names) if isinstance(value, str) else ""
             raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}{meant}.")
         found = backends.find(value)
         chosen.add(value if found is None else found.name)
@@ -165,7 +165,7 @@ def check_vector_kwargs(backend: Backend | None, names: Iterable[str]) -> None:
                 f"backend={backend.name!r} does not support the vector_kwargs argument {name!r}. Use {takers}."
             )
         raise TypeError(
-            f"vector_kwargs has no argument {name!r}{_did_you_mean(name, known)}; it takes {', '.join(known)}."
+            f"vector_kwargs has no argument {name!r}{did_you_mean(str(name), known)}; it takes {', '.join(known)}."
         )
 
 
@@ -190,7 +190,8 @@ def check_env_kwargs(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> None:
     """
     options = backends.options()
     for name, value in env_kwargs.items():
-        meant = name if name in options else _closest(name, (*OF_MAKE_VEC, *DIRECT)) or _closest(name, options)
+        ours = likely(name, (*OF_MAKE_VEC, *DIRECT), _CLOSE_ENOUGH) or likely(name, options, _CLOSE_ENOUGH)
+        meant = name if name in options else ours
         if meant is None or name in (*spec.kwargs, *MAKE_ARGUMENTS) or _constructor_accepts(spec, name):
             continue
         hint = "" if meant == name else f" (did you mean {meant!r}?)"
@@ -202,10 +203,8 @@ def check_env_kwargs(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> None:
 
 def _constructor(spec: EnvSpec) -> Callable[..., Any] | None:
     """What makes one environment; None if it cannot be imported, which making it will explain."""
-    if callable(spec.entry_point):
-        return spec.entry_point
     try:
-        return load_env_creator(str(spec.entry_point))
+        return constructor_of(spec)
     except Exception:
         return None
 
@@ -229,15 +228,6 @@ def _constructor_accepts(spec: EnvSpec, name: str) -> bool:
     """Whether the constructor can be given this name, as far as can be known."""
     parameters = _parameters(_constructor(spec))
     return not parameters or name in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-
-
-def _closest(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=_CLOSE_ENOUGH)), None)
-
-
-def _did_you_mean(value: Any, known: Iterable[str]) -> str:
-    meant = _closest(value, known) if isinstance(value, str) else None
-    return f" (did you mean {meant!r}?)" if meant else ""
 
 
 # -- the spec of an earlier fleet ---------------------------------------------------------------------------

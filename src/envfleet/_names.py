@@ -28,11 +28,17 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """What other libraries call some arguments that have another name here."""
 
 
-def likely(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name that was probably meant, if there is one; upper and lower case count as the same."""
+def likely(name: str, known: Iterable[str], how_alike: float = 0.6) -> str | None:
+    """Returns the known name that was probably meant, if there is one; upper and lower case count as the same.
+
+    Args:
+        name: What was given.
+        known: What there is.
+        how_alike: How alike both must be, from 0 to 1.
+    """
     spellings = {one.lower(): one for one in known}
     named_elsewhere = [one for one in _ELSEWHERE.get(name, ()) if one in spellings]
-    close = named_elsewhere or difflib.get_close_matches(name.lower(), spellings, n=1)
+    close = named_elsewhere or difflib.get_close_matches(name.lower(), spellings, n=1, cutoff=how_alike)
     return spellings[close[0]] if close else None
 
 

@@ -166,9 +166,6 @@ _table: dict[str, Backend] = {
 }
 
 
-_OURS = frozenset(_table)
-
-
 def register(backend: Backend) -> RegisteredBackend:
     """Adds a backend to the table, for this process, and returns its name; names that are taken are refused."""
     for name in filter(None, (backend.name, backend.gymnasium_name)):
@@ -176,11 +173,6 @@ def register(backend: Backend) -> RegisteredBackend:
             raise ValueError(f"There is a backend {name!r} already: give yours another name.")
     _table[backend.name] = backend
     return RegisteredBackend(backend.name)
-
-
-def are_all_ours() -> bool:
-    """Whether nobody has added a backend, which may take arguments that ours do not know."""
-    return _table.keys() == _OURS
 
 
 def names() -> tuple[str, ...]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import inspect
 import json
 import math
 from abc import ABC
@@ -15,12 +13,11 @@ from typing import Any, ClassVar, Literal, cast
 from gymnasium.envs.registration import EnvSpec
 
 from envfleet import backends
-from envfleet._names import explains_settings
+from envfleet._names import did_you_mean, explains_settings
 from envfleet._references import named
 from envfleet._single import EnvMaker, check_maker
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
-from envfleet.vector import AsyncVectorEnv, RayVectorEnv, SyncVectorEnv
 
 
 class EnvReference:
@@ -322,20 +319,14 @@ _SET_BY_TRAINING = {
 }
 """Arguments of vector environments that training decides about, and why."""
 
-_ENGINES: tuple[type[Any], ...] = (SyncVectorEnv, AsyncVectorEnv, RayVectorEnv)
-_OF_COMPILED = frozenset(("threads",))
-
 
 def _vector_problems(config: TrainConfig) -> Iterator[str]:
-    names = {name for engine in _ENGINES for name in inspect.signature(engine).parameters} | _OF_COMPILED
-    own = names - _SET_BY_TRAINING.keys()
+    known = [name for name in backends.options() if name not in _SET_BY_TRAINING]
     for name in config.vector_kwargs:
         if name in _SET_BY_TRAINING:
             yield f"vector_kwargs cannot set {name}: {_SET_BY_TRAINING[name]}"
-        elif name not in own and backends.are_all_ours():
-            close = difflib.get_close_matches(str(name), own, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(own))}"
-            yield f"vector_kwargs has no {name}: {meant}"
+        elif name not in known:
+            yield f"vector_kwargs has no {str(name)!r}{did_you_mean(str(name), known)}; there are {', '.join(known)}"
 
 
 def _violations(config: TrainConfig, names: tuple[str, ...], wanted: str, holds: Callable[[Any], bool]) -> list[str]:

@@ -46,7 +46,7 @@ def test_an_unknown_command_is_refused_with_the_likely_one(envfleet: Run) -> Non
     assert code == 2
     assert not output
     known = "train, evaluate, plot, showcase, tune"
-    sentence = f"there is no command 'trian', did you mean 'train'? The commands are {known}."
+    sentence = f"there is no command 'trian' (did you mean 'train'?). The commands are {known}."
     assert errors == f"envfleet: {sentence}\n"
 
 
@@ -76,7 +76,7 @@ def test_help_does_not_wait_for_torch(argv: list[str]) -> None:
         ("torch", ["train", "CartPole-v1"]),
         ("torch", ["evaluate", "somewhere"]),
         ("tyro", ["train", "--help"]),
-        ("safetensors", ["showcase", "somewhere"]),
+        ("safetensors", ["train", "CartPole-v1"]),
     ],
 )
 def test_without_the_extra_the_command_says_what_to_install(missing: str, argv: list[str]) -> None:

@@ -6,7 +6,6 @@ matters nor changes.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, final
 
 import numpy as np
 
+from envfleet._names import did_you_mean
 from envfleet.train.judging.curves import (
     FloatArray,
     Group,
@@ -141,9 +141,8 @@ def _panels(runs: Sequence[Run], metric: str | None) -> list[_Panel]:
     if metric is not None:
         known = sorted({name for run in runs for name in run.metrics if _has(run, name)} - {"step", "seconds"})
         if metric not in known:
-            close = difflib.get_close_matches(metric, known, n=1)
-            meant = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
-            raise ValueError(f"nothing to draw: the runs have no values of the metric {metric!r}; {meant}")
+            hint = f"{did_you_mean(metric, known)}; there are {', '.join(known)}"
+            raise ValueError(f"nothing to draw: the runs have no values of the metric {metric!r}{hint}.")
         return [panel for panel in found if panel.column == metric] or [_Panel(metric, metric.replace("_", " "))]
     if not found:
         names = ", ".join(panel.column for panel in _PANELS)
