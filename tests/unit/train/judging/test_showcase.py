@@ -202,10 +202,12 @@ def test_without_a_screen_sdl_is_told_not_to_look_for_one(tmp_path: Path, monkey
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     seen: list[str | None] = []
-    policy = Player(
-        policy=lambda observations: (seen.append(os.environ.get("SDL_VIDEODRIVER")), zeros(observations))[1]
-    )
-    showcase(policy, episodes=1, path=tmp_path / "a.mp4")
+
+    def policy(observations: Any) -> Any:
+        seen.append(os.environ.get("SDL_VIDEODRIVER"))
+        return zeros(observations)
+
+    showcase(Player(policy=policy), episodes=1, path=tmp_path / "a.mp4")
     assert "SDL_VIDEODRIVER" not in os.environ
     monkeypatch.setenv("DISPLAY", ":7")
     showcase(Player(policy=policy), episodes=1, path=tmp_path / "a.mp4")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import run_script
 
 from envfleet.train import A2CConfig
 from envfleet.train.judging.inline import PictureFile, film_html, table_html
@@ -49,14 +48,13 @@ def cell(source):
 """
 
 
-def in_ipython(code: str, folder: Path) -> list[Any]:
-    """What the code prints, evaluated; it runs in a process of its own, as a shell stays for the whole of one."""
-    done = subprocess.run(
-        [sys.executable, "-c", SHELL + code], capture_output=True, text=True, cwd=folder, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    lines: list[Any] = done.stdout.splitlines()
-    return lines
+def in_ipython(code: str, folder: Path) -> list[str]:
+    """The lines that the code prints, in a process of its own: a shell stays for the whole of one."""
+    script = folder / "cells.py"
+    script.write_text(SHELL + code)
+    status, output, errors = run_script(script, [], folder)
+    assert status == 0, errors + output
+    return output.splitlines()
 
 
 def test_training_draws_one_bar_and_everything_else_is_shown_inline(tmp_path: Path) -> None:
