@@ -182,8 +182,8 @@ def test_a_misspelt_backend_is_told_what_was_meant() -> None:
 @pytest.mark.parametrize(
     ("arguments", "keywords", "message"),
     [
-        ((8,), {}, "make_vec needs a registered id"),
-        ((None,), {}, "make_vec needs a registered id"),
+        ((8,), {}, "is no environment: expected a registered id"),
+        ((None,), {}, "is no environment: expected a registered id"),
         ((CounterEnv, "process"), {}, r"num_envs must be .* got 'process'\. Write .*backend='process'\)"),
         ((CounterEnv, "8"), {}, "num_envs must be a positive integer, got '8'"),
         ((CounterEnv, 2, {"copy": False}), {}, "backend must be one of .*, got {'copy': False}"),

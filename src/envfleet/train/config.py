@@ -314,6 +314,7 @@ _SET_BY_TRAINING = {
     "autoreset_mode": "training needs environments that reset in the same step",
     "copy": "training copies observations itself",
     "batch_size": "use the setting first_ready",
+    "first_ready": "use the setting first_ready",
     "observation_mode": "training needs environments with equal spaces",
     "env_fns": "the environments are those of env_id",
 }

@@ -213,7 +213,7 @@ class TestVectorKwargs:
             ({"autoreset_mode": "NextStep"}, "cannot set autoreset_mode: training needs"),
             ({"copy": True}, "cannot set copy"),
             ({"batch_size": 2}, "cannot set batch_size: use the setting first_ready"),
-            ({"step_timeot": 2}, "has no 'step_timeot' (did you mean 'step_timeout'?)"),
+            ({"step_timeot": 2}, "has no 'step_timeot' .did you mean 'step_timeout'"),
             ({"context": object()}, "what JSON can hold"),
             ([], "what JSON can hold"),
         ],
