@@ -417,3 +417,25 @@ def test_training_draws_for_every_episode_unless_told_otherwise(backend: Any) ->
             seen.add(envs.unwrapped.parameters["g"][0])
         envs.close()
         assert len(seen) == expected
+
+
+@pytest.mark.parametrize("backend", PYTHON)
+def test_a_parameter_is_set_for_one_episode_and_anything_else_for_all(backend: str) -> None:
+    """What every episode draws is drawn again; what was set beside it stays, in the environment of every episode."""
+    with fleet(Drifting, backend, {"drift": uniform(0, 1)}) as envs:
+        envs.reset(seed=7)
+        envs.set_attr("drift", 9.0)
+        envs.set_attr("length", 2)
+        assert envs.get_attr("drift") == (9.0,) * N
+        envs.reset()
+        assert max(envs.get_attr("drift")) < 1
+        assert envs.get_attr("length") == (2,) * N
+
+
+def test_a_parameter_of_a_native_environment_is_set_for_one_episode() -> None:
+    with fleet("Pendulum-v1", "one thread", {"g": uniform(5, 15)}) as envs:
+        envs.reset(seed=7)
+        envs.set_attr("g", 99.0)
+        assert envs.get_attr("g") == (99.0,) * N
+        envs.reset()
+        assert max(envs.get_attr("g")) < 15

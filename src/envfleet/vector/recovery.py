@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from envfleet.errors import WorkerDiedError, WorkerError, WorkerStuckError
+from envfleet.redraw import redrawn
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
 from envfleet.vector.failures import Failure, FailurePolicy, as_error
 from envfleet.vector.fused_env import EnvFn
@@ -198,7 +199,12 @@ class Recovery:
             self.replays.note_change(np.flatnonzero(order.mask))
 
     def note_attributes(self, order: SetAttrOrder, reports: Sequence[Report | None]) -> None:
-        """Notes what was set, except where that failed: whoever takes a worker's place sets it again."""
+        """Notes what was set, except where that failed: whoever takes a worker's place sets it again.
+
+        A parameter that every episode draws anew is not noted.
+        """
+        if self._tasks and order.name in redrawn(self._tasks[0].env_fns):
+            return
         for noted, (first, last), report in zip(self._attributes, self.bounds, reports, strict=True):
             failures = report.failures if report is not None else []
             if any(failure.method == "call" for failure in failures):  # the excuse of a worker that was lost meanwhile

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _core
-from envfleet.redraw import Redraw, RedrawnEnv, StreamRecord
+from envfleet.redraw import Redraw, RedrawnEnv, StreamRecord, redrawn
 from envfleet.vector.arguments import own_copy
 from envfleet.vector.block import Activity, BlockRows
 from envfleet.vector.engine import CallOrder, Options, Order, Report, ResetOrder, SetAttrOrder, StepOrder
@@ -138,6 +138,8 @@ class Shard:
         return report
 
     def _note_attributes(self, order: SetAttrOrder, failed: Container[int]) -> None:
+        if order.name in redrawn(self._task.env_fns):  # holds for the present episode, the next one draws its own
+            return
         for row in np.flatnonzero(order.mask).tolist():
             if self._first_index + row not in failed:
                 self._attributes.setdefault(row, {})[order.name] = order.values[row]
