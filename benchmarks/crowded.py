@@ -37,14 +37,14 @@ COMPARED = (
     "envfleet-first-ready",
     "envfleet-native",
 )
-# Longer than elsewhere: strangers take a core for milliseconds at a time, and a turn has to see many of them.
+# Longer than elsewhere: other programs take a core for milliseconds at a time, and a turn has to see many of them.
 PLAN = Plan(slice_seconds=0.3, repeats=7)
 STRANGERS_A_CORE = 2
 BUSY = "while True: pass"
 
 
 def main() -> None:
-    """Measure without strangers and with two a core; print the table."""
+    """Measure without other programs and with two per core; print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=COMPARED, metavar="ENGINE")
     parser.add_argument("--peers", type=Path, default=PEERS_DIRECTORY, metavar="DIR")
@@ -59,7 +59,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for workload in WORKLOADS:
             for number, results in found.items():
-                with strangers(number):
+                with busy_programs(number):
                     results.append(compare(workload, entrants, PLAN, Path(scratch), progress))
     for alone, crowded in zip(*found.values(), strict=True):
         print(text(alone, crowded, crowd), end="\n\n")
@@ -69,8 +69,8 @@ def main() -> None:
 
 
 @contextmanager
-def strangers(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many programs that always have something to do; strangers to each other too, or Linux has them share."""
+def busy_programs(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many programs that always have something to do; each in a session of its own, or Linux has them share."""
     running = [subprocess.Popen([sys.executable, "-c", BUSY], start_new_session=True) for _ in range(number)]
     try:
         yield running
@@ -81,7 +81,7 @@ def strangers(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def text(alone: WorkloadResult, crowded: WorkloadResult, number: int) -> str:
-    """A row an engine: steps/s alone, steps/s with strangers, and the share that is left."""
+    """One row per engine: steps/s alone, steps/s beside other programs, and the share that is left."""
     rows = []
     for name in [each.engine for each in alone.engines]:
         before, after = alone.of(name), crowded.of(name)

@@ -1,4 +1,4 @@
-"""First-ready batches: the policy answers whoever is ready, so that slow environments keep nobody waiting."""
+"""First-ready batches: the policy answers whoever is ready, so that slow environments do not delay the others."""
 
 import time
 from typing import Any

@@ -6,7 +6,7 @@
 // A blocking wake-up across cores costs tens of microseconds, a hand-over between two awake sides
 // a tenth of one. So a waiter stays awake for as long as the other side is likely to answer, and
 // only then sleeps. Staying awake must not steal the core the other side needs: hence the budgets
-// in `Patience`, chosen by whoever knows how many processes share how many cores; and strangers
+// in `Patience`, chosen by whoever knows how many processes share how many cores; and other programs
 // may need it, which `Crowding` notices.
 #pragma once
 
@@ -93,7 +93,7 @@ bool sleep_until(Sleeper sleeper, Ready ready, Nanoseconds deadline, const Cores
 }
 
 // Waits awake until `ready()` holds (true) or patience ends, which it does at the first sign of
-// strangers (false).
+// other programs (false).
 template <class Ready>
 bool stay_awake(Ready ready, Patience patience, Crowding& crowding) {
     if (patience.pause + patience.yield <= 0) return false;

@@ -86,7 +86,7 @@ void test_staying_awake_notices_a_gap_and_ends() {
     check(crowding.is_hasty());
 }
 
-// Strangers may really be there: then waiting ends early, and begins again.
+// Other programs may really be there: then waiting ends early, and begins again.
 void test_what_was_waited_for_is_found() {
     for (const Patience patience : {Patience{1'000'000'000, 0}, Patience{0, 1'000'000'000}}) {
         Crowding crowding;

@@ -180,7 +180,7 @@ def make_vec(
         id: A registered id, MODULE:ID, FILE.py:CLASS, an EnvSpec (that of an earlier fleet makes the same fleet
             again), a function or class that makes one environment, or an environment from ``envfleet.native``.
         num_envs: How many.
-        backend: "native" (compiled environments that give Gymnasium's numbers, see docs/native.md), "sync" (the
+        backend: "native" (compiled environments, bit-identical to Gymnasium's, see docs/native.md), "sync" (the
             caller's thread), "process" (worker processes), "ray" (Ray actors, on as many machines as there are, see
             docs/ray.md) or "auto": native if there is one, else sync or process, as a short measurement suggests, for
             which one more environment is made, stepped and closed in a process of its own. ``envs.plan`` says what was

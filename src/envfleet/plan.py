@@ -68,7 +68,7 @@ class Plan:
 
 
 def measure_step(env_fn: EnvFn) -> StepCost:
-    """Makes one environment here, steps it with random actions for a twentieth of a second, and closes it.
+    """Makes one environment here, steps it with random actions for 0.05 seconds, and closes it.
 
     If one step takes longer than all others together, something was probably compiled or read from a disk for the
     first time. Such a round says nothing about later steps, so there is another round.
@@ -154,7 +154,7 @@ def choose(num_envs: int, cores: int, cost: StepCost) -> Plan:
         return Plan("sync", f"sync: {sums}, and {_on(workers)} would take {shared}.")
     return Plan(
         "process",
-        f"process, {workers} workers, the caller being one of them: {sums}, on {_on(workers)} about {shared}.",
+        f"process, {workers} workers including the caller: {sums}, on {_on(workers)} about {shared}.",
         {"num_workers": workers, "caller_works": True},
     )
 

@@ -17,7 +17,7 @@ from envfleet.testing.timeouts import make_fifo, release
 from envfleet.vector import AsyncVectorEnv, failures
 
 STUCK_AFTER = 0.1
-# Long enough for several looks after that; a look comes every twentieth of a second.
+# Long enough for several looks after that; a look comes every 0.05 seconds.
 A_WHILE = 0.25
 VICTIM = 3
 

@@ -567,8 +567,8 @@ def test_creation_must_be_faster_and_smaller() -> None:
 # --- beside other programs -------------------------------------------------------------------------------
 
 
-def test_strangers_use_the_cores_and_end() -> None:
-    with crowded.strangers(2) as programs:
+def test_other_programs_use_the_cores_and_end() -> None:
+    with crowded.busy_programs(2) as programs:
         time.sleep(0.2)
         assert [program.poll() for program in programs] == [None, None]
     assert [program.poll() for program in programs] == [-signal.SIGKILL, -signal.SIGKILL]

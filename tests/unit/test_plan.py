@@ -69,7 +69,7 @@ def test_a_computing_environment_gets_a_worker_a_core_and_the_caller_is_one(
 ) -> None:
     chosen = choose(num_envs, cores, busy(5000))
     assert chosen.vector_kwargs == {"num_workers": workers, "caller_works": True}
-    assert chosen.sentence.startswith(f"process, {workers} workers, the caller being one of them: a step takes 5.0 ms")
+    assert chosen.sentence.startswith(f"process, {workers} workers including the caller: a step takes 5.0 ms")
 
 
 @pytest.mark.parametrize(("num_envs", "workers"), [(2, 2), (64, 64), (65, 64), (1000, 64)])
@@ -100,7 +100,7 @@ def test_the_sentence_gives_the_numbers_it_was_decided_on() -> None:
         "sync: a step takes 10 µs, so 4 in a row take 40 µs, and 1 core would take 50 µs."
     )
     assert choose(8, 2, busy(6)).sentence == (
-        "process, 2 workers, the caller being one of them: "
+        "process, 2 workers including the caller: "
         "a step takes 6 µs, so 8 in a row take 48 µs, on 2 cores about 34 µs."
     )
 

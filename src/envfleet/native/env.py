@@ -115,7 +115,7 @@ class NativeVectorEnv(FleetVectorEnv):
         shard = NativeShard(pool, twin, self._kind, num_envs, companions, plans)
         engine = NativeEngine(pool, block, shard, exclusive_for(type(self).__name__))
         options = FleetOptions(
-            f"native: {self._kind} is compiled" + ("." if kind.title else " and gives Gymnasium's numbers."),
+            f"native: {self._kind} is compiled" + ("." if kind.title else " and bit-identical to Gymnasium's."),
             copy,
             batch_size,
             None if plans is None else plans.randomize,

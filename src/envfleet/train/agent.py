@@ -32,7 +32,7 @@ class Agent:
         actor: the network.
         observation_space: of a single environment.
         action_space: of a single environment.
-        device: where the network lives.
+        device: the torch device of the network.
     """
 
     def __init__(

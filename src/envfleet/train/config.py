@@ -50,7 +50,7 @@ class TrainConfig(ABC):
         total_steps: environment steps to train for, over all copies together.
         backend: what runs the environments: "auto", "native" (compiled), "sync" (this thread), "process" (workers) or
             "ray" (actors on several machines).
-        device: where the networks live: "auto", "cpu", "cuda", ...
+        device: where the networks are computed: "auto", "cpu", "cuda", ...
         env_kwargs: constructor arguments of the environment.
         randomize: parameters that vary: {"gravity": uniform(-12, -8)}.
         vector_kwargs: how the engine runs the environments: arguments of the vector environment such as on_failure,
@@ -58,7 +58,7 @@ class TrainConfig(ABC):
         randomize_on: "reset": they are drawn anew for every episode. "make": once for each copy, for environments
             that take long to make, since those not compiled are made again for every episode.
         hidden_sizes: widths of the hidden layers, of actor and critic alike.
-        activation: what lies between the layers.
+        activation: the activation function of the hidden layers.
         normalize_observations: scale vectors to mean 0 and variance 1 by running statistics, saved with the weights.
         normalize_rewards: divide rewards by the running standard deviation of the discounted return before they are
             learnt from; reported returns are as the environment gives them.

@@ -1,4 +1,4 @@
-"""Acting on whichever environments are ready, so that the policy and the slow ones keep nobody waiting.
+"""Acting on whichever environments are ready, so that neither the policy nor slow environments delay the others.
 
     recv ──▶ results of the first few ──▶ policy ──▶ send their next actions ──▶ recv …
                     meanwhile all the others step

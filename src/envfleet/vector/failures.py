@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final, get_args
 
@@ -56,6 +56,12 @@ class Failure:
     def activity(self) -> str:
         """Says as code what the environment was doing."""
         return f"{self.method}({self.name!r})" if self.name else f"{self.method}()"
+
+
+def in_words(env_indices: Sequence[int]) -> str:
+    """Returns "environment 3" or "environments 0..3", for environments that follow one another."""
+    first, last = env_indices[0], env_indices[-1]
+    return f"environment {first}" if first == last else f"environments {first}..{last}"
 
 
 def as_error(failure: Failure, worker: int | None) -> WorkerError:

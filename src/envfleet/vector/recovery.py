@@ -19,7 +19,7 @@ import numpy as np
 from envfleet.errors import WorkerDiedError, WorkerError, WorkerStuckError
 from envfleet.redraw import redrawn
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, SetAttrOrder, StepOrder
-from envfleet.vector.failures import Failure, FailurePolicy, as_error
+from envfleet.vector.failures import Failure, FailurePolicy, as_error, in_words
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.replay import Replay, Replays
 from envfleet.vector.spaces import EnvFace
@@ -308,7 +308,7 @@ class Recovery:
         """Returns the error to raise for a lost worker; ``note`` says more than the usual advice."""
         first, last = self.bounds[lost.worker]
         kind = WorkerStuckError if lost.is_stuck else WorkerDiedError
-        place = f"{self._where(lost.worker)}, environments {first}..{last - 1}"
+        place = f"{self._where(lost.worker)}, {in_words(range(first, last))}"
         return kind(
             f"Worker {lost.worker} ({place}) {lost.cause}. {note or _ADVICE}",
             worker=lost.worker,

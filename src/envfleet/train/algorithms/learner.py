@@ -43,7 +43,7 @@ class Task:
         observation_space: of a single environment.
         action_space: of a single environment.
         num_envs: how many there are.
-        device: where the networks live.
+        device: the torch device of the networks.
         networks: the user's own, or None for ours.
     """
 

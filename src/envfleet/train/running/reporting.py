@@ -301,7 +301,7 @@ def _heading(config: TrainConfig, run_dir: Path, plan: str, step: int) -> Iterat
             f"load the agent with load_agent({str(run_dir)!r}, env={name})"
         )
     if step:
-        yield f"goes on at step {step:,}"
+        yield f"resumed at step {step:,}"
 
 
 def _line(progress: Progress, pace: _Pace) -> str:

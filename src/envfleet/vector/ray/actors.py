@@ -275,8 +275,7 @@ class Watch:
 
     def _judge(self, ref: Ref, call: Call, seconds: float) -> None:
         """Ends an actor that has been at a call for too long, or warns of it."""
-        first, last = call.env_indices[0], call.env_indices[-1]
-        who = f"environment {first}" if first == last else f"environments {first}..{last}"
+        who = failures.in_words(call.env_indices)
         if self._step_timeout is None:
             if seconds > failures.STUCK_WARNING_AFTER and self._warned != ref:
                 self._warned = ref
@@ -291,7 +290,7 @@ class Watch:
         if seconds > limit:
             self._actors.end_one(call.worker)
             del self._seen[call.worker]
-            each = "" if first == last else f", {self._step_timeout:g} s each"
+            each = "" if len(call.env_indices) == 1 else f", {self._step_timeout:g} s each"
             raise LostWorker(
                 call.worker, f"was ended: {who} had not finished after {limit:g} s (step_timeout{each})", is_stuck=True
             )

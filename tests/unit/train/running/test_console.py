@@ -68,7 +68,7 @@ def test_the_heading_says_what_is_trained_where_and_how(reporter: Reporter, caps
 def test_a_resumed_run_says_where_it_goes_on(reporter: Reporter, capsys: pytest.CaptureFixture[str]) -> None:
     begin(reporter, step=250_000)
     reporter.end(None)
-    assert "goes on at step 250,000\n" in capsys.readouterr().out
+    assert "resumed at step 250,000\n" in capsys.readouterr().out
 
 
 def test_a_finished_run_ends_with_a_summary(reporter: Reporter, capsys: pytest.CaptureFixture[str]) -> None:
