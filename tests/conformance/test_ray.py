@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -249,9 +250,18 @@ def test_a_machine_that_cannot_load_an_environment_is_told(tmp_path: Path, monke
     (tmp_path / "only_here.py").write_text(function)
     import only_here  # type: ignore[import-not-found]
 
+    (tmp_path / "only_here.py").unlink()
     with pytest.raises(ModuleNotFoundError, match="install what it needs on every machine") as caught:
         RayVectorEnv([only_here.make], num_cpus=0)
     assert isinstance(caught.value, EnvRaisedError)
+
+
+def test_actors_find_what_was_imported_after_ray_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    function = "import gymnasium\n\n\ndef make():\n    return gymnasium.make('CartPole-v1')\n"
+    (tmp_path / "found_by_actors.py").write_text(function)
+    with make_vec(f"{tmp_path}/found_by_actors.py:make", 2, "ray", {"num_cpus": 0}) as envs:
+        assert envs.reset(seed=0)[0].shape == (2, 4)
 
 
 def test_training_learns_the_same_as_on_sync(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,7 +90,8 @@ def _run(argv: list[str]) -> int:
 def _overview() -> str:
     lines = ["usage: envfleet COMMAND ...", "", "Many copies of an environment at once, and agents trained on them.\n"]
     for name, command in _COMMANDS.items():
-        lines += [f"  {name:<10} {command.purpose}", f"  {'':<10} $ {command.example}\n"]
+        lines += textwrap.wrap(f"  {name:<10} {command.purpose}", 80, subsequent_indent=f"  {'':<10} ")
+        lines.append(f"  {'':<10} $ {command.example}\n")
     return "\n".join(
-        [*lines, "envfleet COMMAND --help lists a command's settings; envfleet --version says which this is."]
+        [*lines, "envfleet COMMAND --help lists a command's settings;", "envfleet --version says which this is."]
     )

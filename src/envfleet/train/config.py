@@ -33,7 +33,10 @@ class EnvReference:
 
     def __set__(self, config: TrainConfig, env: str | EnvSpec | EnvMaker) -> None:
         if not isinstance(env, (str, EnvSpec)):
-            check_maker(env)
+            try:
+                check_maker(env)
+            except TypeError as error:
+                raise TypeError(f"env_id: {error}") from None
         vars(config)["env_id"] = env if isinstance(env, str) else named(env)
 
 

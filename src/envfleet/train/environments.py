@@ -33,7 +33,7 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
             "autoreset_mode": AutoresetMode.SAME_STEP,
             "copy": False,
             **config.vector_kwargs,
-            **({"batch_size": config.first_ready} if config.first_ready else {}),
+            **({"first_ready": config.first_ready} if config.first_ready else {}),
         },
         randomize=config.randomize,
         randomize_seed=config.seed if config.randomize else None,

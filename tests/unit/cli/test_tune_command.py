@@ -118,8 +118,8 @@ def test_help_lists_the_settings(envfleet: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "expected"),
     [
-        (["CartPol-v1"], 1, "Did you mean: `CartPole`?"),
-        (["no_such_module:X-v0"], 1, "No module named 'no_such_module'"),
+        (["CartPol-v1"], 1, "There is no environment 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+        (["no_such_module:X-v0"], 1, "There is no module 'no_such_module' to import"),
         (["CartPole-v1", "--num-envs", "0"], 1, "num_envs must be a positive integer, got 0"),
         (["CartPole-v1", "--seconds", "-1"], 1, "seconds must be a positive number, got -1.0"),
         (["CartPole-v1", "--env-kwargs", "graviti=3"], 1, "unexpected keyword argument 'graviti'"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from envfleet.train.running.reporting import (
 
 CONFIG = A2CConfig("LunarLander-v3", num_envs=16, seed=7, total_steps=1_000_000)
 RUN = Path("runs/my lander")
-AGENT: Any = None  # reporters show figures alone
+AGENT: Any = SimpleNamespace(config=CONFIG)  # of an agent, reporters show no more
 ENVS: Any = "environments"
 
 
@@ -88,6 +89,17 @@ def test_a_stopped_run_says_how_to_go_on(reporter: Reporter, capsys: pytest.Capt
         "Everything is saved. To go on:\n"
         f"    {program('envfleet')} train --resume 'runs/my lander'\n"
     )
+
+
+def test_a_run_that_only_this_program_can_make_goes_on_in_it(
+    reporter: Reporter, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = A2CConfig(lambda: None, total_steps=1_000_000)  # type: ignore[arg-type, return-value]
+    begin(reporter, config=own)
+    assert "load_agent('runs/my lander', env=make_env)" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setattr(AGENT, "config", own)
+    reporter.end(result(320_000, finished=False))
+    assert capsys.readouterr().out.endswith("envfleet.train.resume('runs/my lander', env=make_env)\n")
 
 
 def test_an_error_is_left_to_whoever_tells_it(reporter: Reporter, capsys: pytest.CaptureFixture[str]) -> None:
