@@ -123,6 +123,18 @@ except ImportError as error:
     assert missing in output
 
 
+def test_the_suite_needs_nothing_but_pytest_and_hypothesis() -> None:
+    code = """
+import sys
+for name in ("torch", "matplotlib", "psutil", "numba", "ray", "ale_py", "Box2D", "mujoco", "pygame", "tyro"):
+    sys.modules[name] = None
+import envfleet.testing
+print(all(getattr(envfleet.testing, name) for name in envfleet.testing.__all__))
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output == "True\n"
+
+
 def test_workers_do_not_pay_for_pytest() -> None:
     code = "import sys, envfleet.testing.envs; print(sorted({'pytest', 'hypothesis'} & set(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
