@@ -119,7 +119,7 @@ def test_curves_of_one_run_and_of_several(envfleet: Run, trained: Path, tmp_path
     ("argv", "expected"),
     [
         ([], "needs at least one run"),
-        (["nowhere"], "nowhere/metrics.csv does not exist"),
+        (["nowhere"], "nowhere does not exist"),
         (["RUN", "--output", "x.txt"], "must end in .png, .pdf or .svg"),
         (["RUN", "--smoothing", "3"], "smoothing is a share of the run"),
     ],

@@ -329,7 +329,7 @@ def _facts(progress: Progress, pace: _Pace) -> str:
         f"{speed / 1e3:.1f}k steps/s" if speed >= 1e4 else f"{speed:,.0f} steps/s",
         "" if progress.mean_return is None else f"return {score(progress.mean_return)}",
         "" if progress.eval_return is None else f"evaluation {score(progress.eval_return)}",
-        f"{progress.restarts} restarts" if progress.restarts else "",
+        f"restarts {progress.restarts}" if progress.restarts else "",
         duration(progress.seconds),
     ]
     return "  ".join(fact for fact in facts if fact)
@@ -350,7 +350,8 @@ def _ending(result: TrainingResult, total: int) -> str:
 
 
 def _restarts(result: TrainingResult) -> str:
-    return f"; {result.restarts} restarts of environments after failures" if result.restarts else ""
+    times = f"{result.restarts} restart{'s' * (result.restarts != 1)}"
+    return f"; {times} of environments after failures" if result.restarts else ""
 
 
 def _of(step: int, total: int) -> str:

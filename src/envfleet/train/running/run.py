@@ -164,9 +164,10 @@ def resume(
     with folder.locked():
         checkpoint = load_checkpoint(folder)
 
-        if checkpoint is not None and config.total_steps < checkpoint.notes.get("step", 0):
+        made = checkpoint.notes.get("step") if checkpoint is not None else None
+        if total_steps is not None and isinstance(made, int) and total_steps < made:
             raise ValueError(
-                f"total_steps={config.total_steps} is less than the {checkpoint.notes['step']} steps that "
+                f"total_steps={total_steps} is less than the {made} steps that "
                 f"{folder.path} has made already: give the number of steps altogether, not of those to come."
             )
 

@@ -477,7 +477,8 @@ class TestDamage:
         folder = RunFolder(tmp_path)
         folder.create(CONFIGS[algo], custom_networks=False)
         good = json.loads(folder.config.read_text())
-        fitting = {"env_id": (str,), "device": (str,), "target_entropy": (type(None), int)}
+        number = (type(None), int)
+        fitting = {"env_id": (str,), "device": (str,), "target_entropy": number, "stop_at_return": number}
         for name, right in good["config"].items():
             for wrong in (None, "x", -1, [], {}, [[]], {"x": 1}, 10**400, True):
                 if type(wrong) in (type(right), *fitting.get(name, ())):
