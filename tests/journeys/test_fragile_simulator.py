@@ -18,9 +18,9 @@ from envfleet import make_vec
 from envfleet.train.running.metrics import read_metrics
 
 COPIES = 64
-STEP_TIMEOUT = 1.0
+STEP_TIMEOUT = 0.25
 ROLLOUT = COPIES * 32
-TOTAL = 8 * ROLLOUT
+TOTAL = 14 * ROLLOUT
 METRICS = Path("run/metrics.csv")
 
 SIMULATOR = '''
@@ -65,8 +65,11 @@ gymnasium.register("Simulator-v0", Simulator, max_episode_steps=40)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, but for the simulator: about 4 of its steps in a run end the process, and 1 never ends."""
-    rates = f"CRASHES, HANGS = {4 / TOTAL}, {1 / TOTAL}\n"
+    """An empty folder, but for the simulator: one of its steps in a run ends the process, and one never ends.
+
+    With seed 31 that is in the first rollout and in the eleventh.
+    """
+    rates = f"CRASHES, HANGS = {1 / TOTAL}, {1 / TOTAL}\n"
     (tmp_path / "simulator.py").write_text(rates + SIMULATOR)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -115,8 +118,9 @@ def engine_alone(folder: Path) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_it_is_trained_through_crashes_and_hangs_stopped_and_resumed(folder: Path) -> None:
-    argv = ["simulator:Simulator-v0", "--num-envs", str(COPIES), "--rollout-steps", "32", "--total-steps", str(TOTAL)]
-    argv += ["--on-failure", "restart", "--step-timeout", str(STEP_TIMEOUT), "--run-dir", "run", "--eval-episodes", "0"]
+    sizes = f"--num-envs {COPIES} --rollout-steps 32 --total-steps {TOTAL} --critic-updates 2 --seed 31"
+    engine = f"--on-failure restart --step-timeout {STEP_TIMEOUT}"
+    argv = f"simulator:Simulator-v0 {sizes} {engine} --run-dir run --eval-episodes 0".split()
     with training(argv) as first:
         await_first_row(first)
         first.send_signal(signal.SIGINT)
@@ -127,6 +131,7 @@ def test_it_is_trained_through_crashes_and_hangs_stopped_and_resumed(folder: Pat
         output, _ = second.communicate(timeout=100)
     assert second.returncode == 0, output
     metrics = read_metrics("run")
+    assert metrics["restarts"][0] >= 1, output
     assert metrics["restarts"][-1] >= 2, output
     assert metrics["step"][-1] == TOTAL - metrics["restarts"][-1]
     assert set(metrics["episode_length"][np.isfinite(metrics["episode_length"])].tolist()) == {40.0}
