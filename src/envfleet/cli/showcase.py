@@ -94,14 +94,15 @@ def _film(options: _Options) -> int:
 def _watch(options: _Options) -> int:
     from envfleet.train.judging.window import play_in_window
 
+    run_dir = chosen_run(options.run)
     seen = play_in_window(
-        options.run,
+        run_dir,
         episodes=options.episodes,
         seed=options.seed,
         env_kwargs=options.env_kwargs,
         randomize=options.randomize,
         deterministic=not options.stochastic,
-        allow_import=options.permission.for_run(options.run),
+        allow_import=options.permission.for_run(run_dir),
     )
     _print_episodes(seen.returns, seen.lengths)
     return 0
