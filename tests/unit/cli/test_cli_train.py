@@ -228,7 +228,7 @@ def test_several_seeds_are_one_training_that_can_be_stopped(envfleet: Run, tmp_p
         patch.setattr("envfleet.cli.seeds.begin_run", _stopping_after_one(begin_run))
         code, output, errors = envfleet("train", *CARTPOLE, *argv)
     assert code == 130
-    assert f"To go on with all seeds:\n    {resume_command(parent, "CartPole-v1")}\n" in output
+    assert f"To go on with all seeds:\n    {resume_command(parent, 'CartPole-v1')}\n" in output
     code, output, errors = envfleet("train", "--resume", parent)
     assert code == 0, errors
     summary = json.loads((parent / "summary.json").read_text())
