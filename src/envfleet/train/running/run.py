@@ -25,6 +25,7 @@ from envfleet.train.running.checkpoint import check_networks, load_checkpoint, s
 from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
+from envfleet.train.running.memory import give_back_memory
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
@@ -189,6 +190,7 @@ def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     # The other way round, a finished run would be left with weights from before its end.
     folder.save_weights(learner)
     save_checkpoint(folder, learner, *state)
+    give_back_memory()
 
 
 def _loggers(names: Sequence[str], wandb: bool) -> tuple[str, ...]:
