@@ -1,6 +1,6 @@
 """Learning curves beside Stable-Baselines3's, with identical settings: PPO on CartPole-v1, SAC on Pendulum-v1.
 
-python benchmarks/beside_sb3.py                             both, five seeds each: about an hour
+python benchmarks/beside_sb3.py                             both, five seeds each
 python benchmarks/beside_sb3.py --only cartpole-ppo --seeds 0 1 2
 python benchmarks/beside_sb3.py --quick                     a tiny form of both; nothing is learnt
 
