@@ -1,6 +1,6 @@
 """Training against Stable-Baselines3 on LunarLander-v3: the same steps, the same return, and where our time goes.
 
-python benchmarks/training_speed.py                                     everything, about an hour
+python benchmarks/training_speed.py                                     everything, some hours
 python benchmarks/training_speed.py --sections speed                    the same settings only, a quarter of an hour
 python benchmarks/training_speed.py --sections profile --no-peers       half a minute
 python benchmarks/training_speed.py --json results.json                 every figure as well
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import sys
@@ -24,9 +25,26 @@ from peers.matches import ALGOS
 
 SECTIONS = ("speed", "return", "profile")
 FULL = contests.Plan(
-    steps=100_000, turns=3, heat_steps=20_000, seeds=(0, 1, 2), goals=(200.0, 230.0), most_seconds=600.0
+    steps=100_000,
+    turns=3,
+    heat_steps=20_000,
+    heat_rollouts=5,
+    heats=3,
+    seeds=(0, 1, 2),
+    goals=(200.0, 230.0),
+    most_seconds=math.inf,
 )
-QUICK = contests.Plan(steps=1, turns=1, heat_steps=2_000, seeds=(0,), goals=(200.0, 230.0), most_seconds=2.0)
+QUICK = contests.Plan(
+    steps=1,
+    turns=1,
+    heat_steps=2_000,
+    heat_rollouts=1,
+    heats=1,
+    seeds=(0,),
+    goals=(200.0, 230.0),
+    most_seconds=2.0,
+)
+FEWEST_SEEDS = 3
 VENV = PEERS_DIRECTORY / "sb3"
 
 
@@ -47,9 +65,9 @@ def parse_arguments() -> argparse.Namespace:
     add("--algos", nargs="+", choices=ALGOS, default=ALGOS, metavar="ALGO", help=", ".join(ALGOS))
     add("--steps", type=int, metavar="N", help=f"environment steps a turn, default {FULL.steps:,}")
     add("--turns", type=int, metavar="N", help=f"turns a contestant, default {FULL.turns}")
-    add("--seeds", nargs="+", type=int, metavar="SEED", help="of the runs to a return, default 0 1 2")
+    add("--seeds", nargs="+", type=int, metavar="SEED", help="of the runs to a return, three or more, default 0 1 2")
     add("--goals", nargs="+", type=float, metavar="RETURN", help="to reach, the lowest first, default 200 230")
-    add("--time-budget", type=float, metavar="SECONDS", help=f"to reach them in, default {FULL.most_seconds:g}")
+    add("--time-budget", type=float, metavar="SECONDS", help="to reach them in; by default each side's own steps")
     add("--quick", action="store_true", help="one rollout a turn, two seconds to reach a return")
     add("--one-thread", action="store_true", help="peers with one thread of torch only")
     add("--no-peers", action="store_true", help="leave Stable-Baselines3 out")
@@ -59,6 +77,8 @@ def parse_arguments() -> argparse.Namespace:
     for name, value in (("--steps", options.steps), ("--turns", options.turns)):
         if value is not None and value < 1:
             parser.error(f"{name} must be 1 or more, got {value}")
+    if options.seeds and len(set(options.seeds)) < FEWEST_SEEDS and not options.quick:
+        parser.error(f"--seeds must be {FEWEST_SEEDS} or more, of fewer a median says nothing; got {options.seeds}")
     if options.goals and sorted(set(options.goals)) != options.goals:
         parser.error(f"--goals must grow, got {' '.join(map(str, options.goals))}")
     return options
@@ -71,6 +91,8 @@ def plan_of(options: argparse.Namespace) -> contests.Plan:
         steps=options.steps or preset.steps,
         turns=options.turns or preset.turns,
         heat_steps=preset.heat_steps,
+        heat_rollouts=preset.heat_rollouts,
+        heats=preset.heats,
         seeds=tuple(options.seeds or preset.seeds),
         goals=tuple(options.goals or preset.goals),
         most_seconds=options.time_budget or preset.most_seconds,

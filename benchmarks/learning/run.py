@@ -56,7 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     names = [study.name for study in STUDIES]
     parser.add_argument("--study", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="default 0 to 4, with --quick 0")
-    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="runs side by side, on the sync backend")
+    parser.add_argument("--parallel", type=int, default=1, metavar="N", help="runs side by side, on the native backend")
     parser.add_argument("--fresh", action="store_true", help="run again what is done already")
     parser.add_argument("--quick", action="store_true", help="runs of a second; results stay out of the repository")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the runs are kept, default build/learning")

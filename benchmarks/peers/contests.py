@@ -24,15 +24,19 @@ class Plan:
     Attributes:
         steps: environment steps a turn, rounded to whole rollouts.
         turns: turns a contestant.
-        heat_steps: environment steps of the runs that find the fastest way to run Stable-Baselines3.
+        heat_steps: environment steps of the runs that find the fastest way to run Stable-Baselines3, at least.
+        heat_rollouts: rollouts of these runs, at least: one alone says little.
+        heats: such runs of each way, in turns; the best median wins.
         seeds: of the runs to a return.
         goals: mean returns of the last 100 training episodes, the lowest first.
-        most_seconds: after which a run has not reached a goal.
+        most_seconds: after which a run has not reached a goal; infinite leaves every side to finish its own steps.
     """
 
     steps: int
     turns: int
     heat_steps: int
+    heat_rollouts: int
+    heats: int
     seeds: tuple[int, ...]
     goals: tuple[float, ...]
     most_seconds: float
@@ -49,6 +53,10 @@ class Runs:
     def steps_per_second(self) -> float:
         """The median."""
         return statistics.median(outcome.steps_per_second for outcome in self.outcomes)
+
+    def all_seconds_to(self, goal: float) -> list[float]:
+        """Of every seed, the quickest first; infinite where it was not reached."""
+        return sorted(outcome.seconds_to(goal) for outcome in self.outcomes)
 
     def seconds_to(self, goal: float) -> float:
         """The median over the seeds; infinite if most did not reach it."""
@@ -184,11 +192,18 @@ def profile(algo: str, plan: Plan) -> ProfileResult:
 
 
 def _fastest_way(match: Match, python: str, plan: Plan, heats: list[Runs], progress: Progress) -> Theirs:
-    ways = variants(match.theirs[0].side(match.algo, python))
-    for way in ways:
-        heats.append(Runs(way.name, (way.train(0, Limits(plan.heat_steps)),)))
-        progress(f"{match.algo}, heats: {way.name}: {heats[-1].steps_per_second:,.0f} steps/s")
-    return max(zip(ways, heats, strict=True), key=lambda pair: pair[1].steps_per_second)[0]
+    peer = match.theirs[0]
+    ways = variants(peer.side(match.algo, python))
+    limits = Limits(max(plan.heat_steps, plan.heat_rollouts * peer.rollout))
+    outcomes: dict[str, list[Outcome]] = {way.name: [] for way in ways}
+    for turn in range(plan.heats):
+        for way in _rotated(ways, turn):
+            outcomes[way.name].append(way.train(turn, limits))
+            speed = outcomes[way.name][-1].steps_per_second
+            progress(f"{match.algo}, heat {turn + 1} of {plan.heats}: {way.name}: {speed:,.0f} steps/s")
+    heats += [Runs(name, tuple(found)) for name, found in outcomes.items()]
+    fastest = max(heats, key=lambda runs: runs.steps_per_second).name
+    return next(way for way in ways if way.name == fastest)
 
 
 def _like(way: Theirs, peer: Peer) -> Theirs:

@@ -54,10 +54,16 @@ class Goals:
     def __init__(self, goals: list[float], most_seconds: float, clock: Clock) -> None:
         self._goals, self._most_seconds, self._clock = goals, most_seconds, clock
         self.reached: list[dict[str, float]] = []
+        self.curve: list[tuple[int, float, int]] = []
+        self._episodes = 0
 
     def __call__(self, progress: Progress) -> bool:
         """Whether to go on."""
         seconds = time.perf_counter() - self._clock.started
+        ended, self._episodes = progress.episodes - self._episodes, progress.episodes
+        returned = progress.row["episode_return"]
+        if ended and returned is not None:
+            self.curve.append((progress.step, returned, ended))
         found = progress.mean_return if progress.episodes >= WINDOW else None
         for goal in self._goals[len(self.reached) :]:
             if found is None or found < goal:
@@ -81,6 +87,7 @@ def timed_training(request: Mapping[str, Any]) -> dict[str, Any]:
         "set_up_seconds": clock.started - called,
         "last_return": result.mean_return,
         "reached": goals.reached,
+        "curve": goals.curve if request.get("curve") else [],
         "plan": clock.plan,
     }
 

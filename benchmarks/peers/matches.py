@@ -23,6 +23,11 @@ class Peer:
     total_steps: int
     anneal: bool = False
 
+    @property
+    def rollout(self) -> int:
+        """Environment steps between two of its updates."""
+        return int(self.settings["n_steps"]) * self.num_envs
+
     def side(self, algo: str, python: str) -> Theirs:
         """The contestant."""
         return Theirs(self.name, python, ENV_ID, algo, self.num_envs, self.settings, self.anneal)

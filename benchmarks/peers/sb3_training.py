@@ -36,6 +36,7 @@ def train(request: Mapping[str, Any]) -> dict[str, Any]:
         "set_up_seconds": ready - started,
         "last_return": last,
         "reached": goals.reached,
+        "curve": goals.curve,
         "plan": f"{request['vec_env']}, {torch.get_num_threads()} torch threads",
         "versions": {name: _version(name) for name in ("stable_baselines3", "gymnasium", "torch", "numpy")},
     }
@@ -75,8 +76,12 @@ def _goals(request: Mapping[str, Any]) -> Any:
             self.clock = 0.0
             self.reached: list[dict[str, float]] = []
             self.over = False
+            self.curve: list[tuple[int, float, int]] = []
 
         def _on_step(self) -> bool:
+            if request.get("curve"):
+                ended = [info["episode"]["r"] for info in self.locals["infos"] if "episode" in info]
+                self.curve += [(self.num_timesteps, float(value), 1) for value in ended]
             return not self.over
 
         def _on_rollout_end(self) -> None:

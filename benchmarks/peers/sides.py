@@ -31,6 +31,8 @@ class Limits:
     total_steps: int
     goals: tuple[float, ...] = ()
     most_seconds: float = math.inf
+    curve: bool = False
+    """Whether every episode's return is wanted too."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Outcome:
     reached: tuple[Reached, ...]
     plan: str
     versions: Mapping[str, str] | None = None
+    curve: tuple[tuple[float, float, float], ...] = ()
+    """Environment steps, mean return, and of how many training episodes, in the order in which they ended."""
 
     @property
     def steps_per_second(self) -> float:
@@ -101,7 +105,7 @@ class Theirs(Side):
     Attributes:
         python: the interpreter of an environment that has it.
         env_id: a registered id.
-        algo: "a2c" or "ppo".
+        algo: "a2c", "ppo" or "sac".
         num_envs: how many environments.
         settings: arguments of its algorithm.
         anneal: let the learning rate fall linearly to 0 over the run.
@@ -159,9 +163,15 @@ def run_script(python: str, script: Path, request: Mapping[str, Any]) -> dict[st
 
 
 def _limits_request(limits: Limits) -> dict[str, Any]:
-    return {"total_steps": limits.total_steps, "goals": list(limits.goals), "most_seconds": limits.most_seconds}
+    return {
+        "total_steps": limits.total_steps,
+        "goals": list(limits.goals),
+        "most_seconds": limits.most_seconds,
+        "curve": limits.curve,
+    }
 
 
 def _outcome(seed: int, answer: Mapping[str, Any]) -> Outcome:
     reached = tuple(Reached(**found) for found in answer["reached"])
-    return Outcome(**{**answer, "seed": seed, "reached": reached})
+    curve = tuple((step, value, episodes) for step, value, episodes in answer.get("curve", ()))
+    return Outcome(**{**answer, "seed": seed, "reached": reached, "curve": curve})

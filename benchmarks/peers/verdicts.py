@@ -116,8 +116,12 @@ def _goal_row(result: GoalResult, goal: float) -> list[str]:
 
 
 def _seconds(runs: Runs, goal: float) -> str:
-    seconds = runs.seconds_to(goal)
-    return f"not reached in {runs.seconds_spent:.0f}" if math.isinf(seconds) else f"{seconds:.0f}"
+    """The median and every seed's, or that it was not reached."""
+    seconds, every = runs.seconds_to(goal), runs.all_seconds_to(goal)
+    if math.isinf(seconds):
+        return f"not reached in {runs.seconds_spent:.0f}"
+    seeds = ", ".join("never" if math.isinf(found) else f"{found:.0f}" for found in every)
+    return f"{seconds:.0f} (seeds: {seeds})" if len(every) > 1 else f"{seconds:.0f}"
 
 
 def _set_up(runs: Runs) -> str:

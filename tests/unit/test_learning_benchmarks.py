@@ -20,13 +20,14 @@ pytest.importorskip("torch")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
+import beside_sb3  # noqa: E402
 import training_speed  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
 from learning import jobs, report, results, run  # noqa: E402
 from learning.studies import STUDIES, study_named  # noqa: E402
-from peers import contests, matches, plain_training, sides, verdicts  # noqa: E402
+from peers import contests, curves, matches, plain_training, sides, verdicts  # noqa: E402
 
-from envfleet.train import A2CConfig, PPOConfig, preset  # noqa: E402
+from envfleet.train import A2CConfig, PPOConfig, SACConfig, preset  # noqa: E402
 
 CARTPOLE = study_named("cartpole-a2c")
 
@@ -358,7 +359,8 @@ def test_settings_machine_and_command_are_written_down(tiny_speed: tuple[str, di
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [("--goals 230 200", "must grow"), ("--turns 0", "1 or more, got 0")]
+    ("arguments", "message"),
+    [("--goals 230 200", "must grow"), ("--turns 0", "1 or more, got 0"), ("--seeds 0 1", "3 or more")],
 )
 def test_wrong_arguments_of_the_comparison_are_refused(
     arguments: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -380,7 +382,7 @@ def runs(name: str, *outcomes: sides.Outcome) -> contests.Runs:
 
 def a_report(speed: contests.SpeedResult, goal: contests.GoalResult) -> verdicts.Report:
     nothing = (0.0, 0.0, 0.0)
-    plan = contests.Plan(1_000, 3, 100, (0, 1, 2), (200.0, 230.0), 60.0)
+    plan = contests.Plan(1_000, 3, 100, 5, 3, (0, 1, 2), (200.0, 230.0), 60.0)
     return verdicts.Report("command", this_machine(), nothing, nothing, plan, (speed,), (goal,), ())
 
 
@@ -464,6 +466,109 @@ def test_verdicts_and_tables_say_what_was_reached() -> None:
         "200": {"ratio": 6.0, "at_least": True, "peer": "RL Zoo"},
         "230": None,
     }
+
+
+def test_every_side_is_left_to_finish_its_own_steps() -> None:
+    assert training_speed.FULL.most_seconds == math.inf
+    assert len(training_speed.FULL.seeds) >= 3
+
+
+def test_their_way_is_the_one_with_the_best_median_of_several_heats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A single heat of the slower way was lucky; each is several rollouts long."""
+    asked: list[tuple[str, int]] = []
+    steady, lucky = "DummyVecEnv, 1 thread", "SubprocVecEnv, 1 thread"
+
+    def train(self: sides.Theirs, seed: int, limits: sides.Limits) -> sides.Outcome:
+        asked.append((self.name, limits.total_steps))
+        seconds = {steady: 2.0, lucky: 1.0 if seed == 0 else 3.0}.get(self.name, 9.0)
+        return outcome(seconds, steps=limits.total_steps)
+
+    monkeypatch.setattr(sides.Theirs, "train", train)
+    monkeypatch.setattr(sides.Ours, "train", lambda *_: outcome(1.0))
+    found = contests.compare_time_to_return("ppo", training_speed.FULL, "python", lambda _: None)
+    heats = {runs.name: len(runs.outcomes) for runs in found.heats}
+    assert heats == dict.fromkeys([way.name for way in sides.variants(_zoo("ppo"))], 3)
+    assert {steps for name, steps in asked if name in heats} == {5 * 16 * 1024}
+    assert max(found.heats, key=lambda runs: runs.steps_per_second).name == steady
+
+
+def _zoo(algo: str) -> sides.Theirs:
+    return matches.recommended_settings(algo).theirs[0].side(algo, "python")
+
+
+def test_times_of_all_seeds_are_told() -> None:
+    mine = runs("envfleet", *(outcome(30.0, {200.0: seconds}) for seconds in (12.0, 10.0, 11.0)))
+    theirs = runs("RL Zoo", outcome(60.0), outcome(60.0, {200.0: 40.0}), outcome(60.0, {200.0: 50.0}))
+    speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0)), ())
+    text = verdicts.report_text(a_report(speed, contests.GoalResult("ppo", mine, (theirs,), ())))
+    assert "11 (seeds: 10, 11, 12)" in text
+    assert "50 (seeds: 40, 50, never) (RL Zoo)" in text
+
+
+# --- beside_sb3.py -----------------------------------------------------------------------------------------
+
+
+def a_curve(*returns: float) -> sides.Outcome:
+    """A run of 1,000 steps with an episode at the end of every tenth of it."""
+    curve = tuple((100.0 * (number + 1), value, 1.0) for number, value in enumerate(returns))
+    return dataclasses.replace(outcome(1.0), curve=curve)
+
+
+def test_a_curve_is_the_mean_of_the_episodes_of_a_stretch() -> None:
+    found = dataclasses.replace(outcome(1.0), curve=((1.0, 4.0, 1.0), (100.0, 7.0, 2.0), (101.0, 1.0, 1.0)))
+    first, second, *rest = curves.binned(found, 1_000)
+    assert (first, second) == (6.0, 1.0)
+    assert all(map(math.isnan, rest))
+
+
+def test_ours_is_held_against_the_interval_of_theirs() -> None:
+    theirs = [a_curve(*[value] * 10) for value in (8.0, 10.0, 12.0)]
+    for mean, holds in ((10.0, True), (5.5, True), (4.5, False)):  # 10 - 4.303 * 2 / sqrt(3) = 5.03
+        points, whole = curves.points_of([a_curve(*[mean] * 10)] * 3, theirs, 1_000)
+        assert [point.holds for point in points] == [holds] * 10
+        assert whole.holds is holds
+        assert whole.low == pytest.approx(5.03, abs=0.01)
+
+
+def test_one_bad_stretch_is_shown_but_does_not_decide() -> None:
+    points, whole = curves.points_of(
+        [a_curve(0.0, *[11.0] * 9)] * 2, [a_curve(*[10.0] * 10), a_curve(*[10.1] * 10)], 1_000
+    )
+    assert [point.holds for point in points] == [False] + [True] * 9
+    result = curves.CurveResult("x", (), (), points, dataclasses.replace(whole, low=9.9))
+    assert "| all of it |" in beside_sb3.text_of(result)
+    assert "NO" in beside_sb3.text_of(result)
+
+
+def test_runs_without_an_episode_are_refused() -> None:
+    with pytest.raises(ValueError, match="train for longer"):
+        curves.points_of([a_curve()] * 2, [a_curve(1.0)] * 2, 1_000)
+
+
+def test_both_sides_of_a_comparison_have_the_same_settings() -> None:
+    ppo, sac = (curves.COMPARISONS[name] for name in ("cartpole-ppo", "pendulum-sac"))
+    ours, theirs = ppo.ours, ppo.theirs
+    assert isinstance(ours, PPOConfig)
+    names = ("n_steps", "n_epochs", "batch_size", "learning_rate", "gamma", "gae_lambda", "clip_range", "ent_coef")
+    mine = (ours.rollout_steps, ours.epochs, ours.minibatch_size, ours.actor_lr, ours.gamma, ours.gae_lambda)
+    assert (*mine, ours.clip_range, ours.entropy_coef) == tuple(theirs[name] for name in names)
+    assert ours.actor_lr == ours.critic_lr
+    second, others = sac.ours, sac.theirs
+    assert isinstance(second, SACConfig)
+    names = ("learning_starts", "buffer_size", "gradient_steps", "batch_size", "learning_rate", "tau", "gamma")
+    mine_too = (second.learning_starts, second.buffer_size, second.updates_per_step, second.batch_size)
+    assert (*mine_too, second.actor_lr, second.tau, second.gamma) == tuple(others[name] for name in names)
+    assert (second.return_steps, second.noise_correlation, second.num_envs, others["train_freq"]) == (1, 0, 1, 1)
+
+
+@whole_script
+def test_our_side_tells_its_curve() -> None:
+    comparison = curves.shortened(curves.COMPARISONS["cartpole-ppo"])
+    ours, _ = comparison.sides("python")
+    found = ours.train(0, sides.Limits(2_048, curve=True))
+    assert sum(episodes for _, _, episodes in found.curve) > 10
+    assert [step for step, _, _ in found.curve] == sorted(step for step, _, _ in found.curve)
+    assert all(8 <= value <= 500 for _, value, _ in found.curve)
 
 
 def test_their_ways_to_run_differ_in_processes_and_threads() -> None:

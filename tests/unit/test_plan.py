@@ -100,8 +100,7 @@ def test_the_sentence_gives_the_numbers_it_was_decided_on() -> None:
         "sync: a step takes 10 µs, so 4 in a row take 40 µs, and 1 core would take 50 µs."
     )
     assert choose(8, 2, busy(6)).sentence == (
-        "process, 2 workers including the caller: "
-        "a step takes 6 µs, so 8 in a row take 48 µs, on 2 cores about 34 µs."
+        "process, 2 workers including the caller: a step takes 6 µs, so 8 in a row take 48 µs, on 2 cores about 34 µs."
     )
 
 

@@ -80,7 +80,8 @@ class TrainConfig(ABC):
             there are any, else that of the last 100 training episodes.
         reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
             replaying the actions since then, so this bounds how long that takes. 0 means never.
-        torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting.
+        torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting. Another
+            number adds up in another order, so a run is repeated exactly with the same number only.
     """
 
     algo: ClassVar[str]
@@ -129,6 +130,7 @@ class A2CConfig(TrainConfig):
         entropy_coef: weight of the bonus for acting at random.
         normalize_advantages: scale each rollout's advantages to mean 0 and variance 1.
         max_grad_norm: longer gradients are shortened to this.
+        adam_beta2: Adam's memory of its gradients' size, 1 / (1 - adam_beta2) steps; short, for policies change fast.
         anneal: let step sizes and entropy bonus fall linearly to 0 over the run.
     """
 
@@ -144,6 +146,7 @@ class A2CConfig(TrainConfig):
     entropy_coef: float = 0.003
     normalize_advantages: bool = True
     max_grad_norm: float = 0.5
+    adam_beta2: float = 0.99
     anneal: bool = True
 
 
@@ -164,6 +167,7 @@ class PPOConfig(TrainConfig):
         target_kl: stop the epochs of a rollout once the policy moved further than this; 0 never stops.
         normalize_advantages: scale each minibatch's advantages to mean 0 and variance 1.
         max_grad_norm: longer gradients are shortened to this.
+        adam_beta2: Adam's memory of its gradients' size, 1 / (1 - adam_beta2) steps; short, for policies change fast.
         anneal: let step sizes and entropy bonus fall linearly to 0 over the run.
     """
 
@@ -180,6 +184,7 @@ class PPOConfig(TrainConfig):
     target_kl: float = 0.03
     normalize_advantages: bool = True
     max_grad_norm: float = 0.5
+    adam_beta2: float = 0.99
     anneal: bool = True
 
 
@@ -194,7 +199,9 @@ class SACConfig(TrainConfig):
         updates_per_step: gradient steps a transition collected.
         batch_size: transitions a gradient step.
         noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
-        return_steps: steps whose rewards are added up before the critics' estimate takes over.
+        return_steps: steps whose rewards are added up before the critics' estimate takes over, as the run begins: with
+            several, rewards reach earlier states sooner, but an action is credited with what came after it.
+        multi_step_share: share of the run after which it is one step, which is right whatever the actions were.
         actor_lr: Adam's step size for the actor.
         critic_lr: the same for the two critics.
         temperature_lr: the same for the temperature.
@@ -202,6 +209,7 @@ class SACConfig(TrainConfig):
         target_entropy: the entropy the temperature is steered to; None takes minus the number of action components.
         initial_temperature: where the temperature starts.
         max_grad_norm: longer gradients are shortened to this; 0 leaves them alone.
+        adam_beta2: Adam's memory of its gradients' size, 1 / (1 - adam_beta2) steps.
         anneal: let step sizes fall linearly to 0 over the run.
     """
 
@@ -213,10 +221,11 @@ class SACConfig(TrainConfig):
     activation: Literal["tanh", "relu"] = "relu"
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
-    updates_per_step: float = 0.5
+    updates_per_step: float = 1.0
     batch_size: int = 128
     noise_correlation: float = 0.9
     return_steps: int = 5
+    multi_step_share: float = 0.3
     actor_lr: float = 1e-3
     critic_lr: float = 1e-3
     temperature_lr: float = 1e-3
@@ -224,6 +233,7 @@ class SACConfig(TrainConfig):
     target_entropy: float | None = None
     initial_temperature: float = 1.0
     max_grad_norm: float = 0.0
+    adam_beta2: float = 0.999
     anneal: bool = True
 
 
@@ -265,7 +275,8 @@ _POSITIVE = (
     "updates_per_step",
     "initial_temperature",
 )
-_SHARES = ("gamma", "gae_lambda", "tau")
+_SHARES = ("gamma", "gae_lambda", "tau", "multi_step_share")
+_BELOW_ONE = ("noise_correlation", "adam_beta2")
 _NUMBERS_OR_NONE = ("target_entropy", "stop_at_return")
 _JSON = ("env_kwargs", "vector_kwargs")
 
@@ -278,9 +289,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _NOT_NEGATIVE, "a number, 0 or more", lambda v: _is_number(v) and v >= 0),
         *_violations(config, _POSITIVE, "a number greater than 0", lambda v: _is_number(v) and v > 0),
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
-        *_violations(
-            config, ("noise_correlation",), "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1
-        ),
+        *_violations(config, _BELOW_ONE, "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1),
         *_violations(config, _NUMBERS_OR_NONE, "a number or None", lambda v: v is None or _is_number(v)),
         *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
         *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.make import make_vec
 from envfleet.train.algorithms.learner import Task
+from envfleet.train.algorithms.registry import learner_class
 from envfleet.train.config import TrainConfig
 from envfleet.train.networks.distributions import is_continuous
 from envfleet.train.networks.networks import Networks
@@ -40,7 +41,26 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
         randomize_on=config.randomize_on,
         **config.env_kwargs,
     )
-    return BoundedAction(envs) if is_continuous(envs.single_action_space) else envs
+    if not is_continuous(envs.single_action_space):
+        return envs
+    if getattr(learner_class(config), "needs_bounded_actions", False):
+        try:
+            _check_bounded(envs.single_action_space)
+        except ValueError:
+            envs.close()
+            raise
+    return BoundedAction(envs)
+
+
+def _check_bounded(space: Space[Any]) -> None:
+    """Refuse bounds that -1 to 1 cannot be scaled to."""
+    assert isinstance(space, spaces.Box)
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise ValueError(
+            f"SAC needs actions with finite bounds, got {space}: its policy acts between -1 and 1, which is scaled to "
+            "the bounds, so it could never leave -1 to 1 here. Give the environment's action space the bounds that its "
+            "actions need, or use A2C or PPO, which need none."
+        )
 
 
 def env_seed(seed: int, stream: int) -> int:

@@ -32,8 +32,6 @@ from envfleet.train.observations import Array, Observations, Tensors, flattened,
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
 
-_SHORT_MEMORY = 0.99
-
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -60,6 +58,7 @@ class Learner(Protocol):
     Attributes:
         rollout_steps: steps of every environment it wants to see between two calls of `learn`.
         off_policy: whether it learns from whatever there is, and not only from its latest policy's whole rollouts.
+        needs_bounded_actions: if it is there and True, environments whose actions have infinite bounds are refused.
         actor: the policy, which is what is kept in the end.
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
             evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
@@ -119,8 +118,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self._training_mode = TrainingMode(self.actor, self.critic)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
         self._rewards = reward_scaling_for(config, task)
-        self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, short_memory=True)
-        self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, short_memory=True)
+        self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, config.adam_beta2)
+        self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, config.adam_beta2)
         self.modules: Mapping[str, nn.Module] = {"actor": self.actor, "critic": self.critic}
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self.actor_optimizer,
@@ -293,15 +292,14 @@ def _shorten(gradients: list[Tensor], longest: float, of: str) -> None:
     torch._foreach_mul_(gradients, (longest / (norm + 1e-6)).clamp(max=1.0))
 
 
-def make_optimizer(module: nn.Module, rate: float, *, short_memory: bool = False) -> torch.optim.Optimizer:
+def make_optimizer(module: nn.Module, rate: float, beta2: float = 0.999) -> torch.optim.Optimizer:
     """Adam over a network's parameters.
 
-    Adam divides by the size its gradients had over the last thousand steps. A policy that learns from its latest
-    rollout alone changes faster than that: after a quiet time a sudden large gradient is divided by what is long out of
-    date, and the step ruins the policy. With `short_memory` it looks back a hundred steps.
+    Adam divides by the size its gradients had over the last 1 / (1 - beta2) steps: a thousand with 0.999. A policy that
+    learns from its latest rollout alone changes faster than that: after a quiet time a sudden large gradient is divided
+    by what is long out of date, and the step ruins the policy. With 0.99 it looks back a hundred steps.
     """
-    second = _SHORT_MEMORY if short_memory else 0.999
-    return torch.optim.Adam(module.parameters(), rate, betas=(0.9, second), fused=True)
+    return torch.optim.Adam(module.parameters(), rate, betas=(0.9, beta2), fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

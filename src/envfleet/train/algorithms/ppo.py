@@ -8,6 +8,7 @@ rollout ──▶ values, advantages (GAE), old log-probabilities
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -63,11 +64,13 @@ class PPO(OnPolicyLearner[PPOConfig]):
             if 0 < self.config.target_kl < epochs[-1]["approx_kl"]:
                 break
         means = {name: sum(epoch[name] for epoch in epochs) / len(epochs) for name in epochs[0]}
-        return {**means, "epochs": float(len(epochs))}
+        # How far the policy has moved in the end: a mean over the epochs on the way would tell about half of it.
+        return {**means, "approx_kl": epochs[-1]["approx_kl"], "epochs": float(len(epochs))}
 
     def _epoch(self, batch: Batch, old_log_prob: Tensor, entropy_coef: float) -> dict[str, float]:
         order = torch.randperm(len(batch), device=self.device)
-        parts = torch.split(order, self.config.minibatch_size)
+        # As many as are needed, all of one size within a row: a few left over would take a whole step by themselves.
+        parts = torch.tensor_split(order, math.ceil(len(batch) / self.config.minibatch_size))
         metrics = [self._step(batch.at(rows), old_log_prob[rows], entropy_coef) for rows in parts]
         return dict(zip(self.metrics[:-1], torch.stack(metrics).mean(0).tolist(), strict=True))
 

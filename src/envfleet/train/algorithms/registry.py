@@ -58,7 +58,6 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "total_steps": 20_000,
                 "normalize_rewards": False,
                 "learning_starts": 5_000,
-                "updates_per_step": 1.0,
                 "return_steps": 1,
             }
         ),

@@ -1,9 +1,9 @@
 """Soft actor-critic (SAC): off-policy, for continuous actions.
 
     rollout ──▶ replay buffer ──▶ batch, `updates_per_step` times a transition:
-        critic       squared error of both estimates to  rewards of `return_steps` steps + what follows them: gamma to
-                     their power · (min of both target estimates - temperature · log-probability), for an action drawn
-                     from the policy in the state they led to
+        critic       squared error of both estimates to  rewards of some steps + what follows them: gamma to their power
+                     · (min of both target estimates - temperature · log-probability), for an action drawn from the
+                     policy in the state they led to; `return_steps` steps for `multi_step_share` of the run, then one
         actor        temperature · log-probability - min of both estimates, for an action drawn from the policy
         temperature  up while the policy's entropy is below its target, down while above
         targets      a share `tau` of the way to the critics
@@ -107,6 +107,7 @@ class SAC:
 
     rollout_steps = 1
     off_policy = True
+    needs_bounded_actions = True
 
     def __init__(self, config: SACConfig, task: Task) -> None:
         if config.learning_starts >= config.total_steps:
@@ -130,9 +131,9 @@ class SAC:
             "target_critic": self._target_critic,
             "temperature": self._temperature,
         }
-        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr)
-        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr)
-        self._temperature_optimizer = make_optimizer(self._temperature, config.temperature_lr)
+        self._actor_optimizer = make_optimizer(self.actor, config.actor_lr, config.adam_beta2)
+        self._critic_optimizer = make_optimizer(self.critic, config.critic_lr, config.adam_beta2)
+        self._temperature_optimizer = make_optimizer(self._temperature, config.temperature_lr, config.adam_beta2)
         self.optimizers: Mapping[str, torch.optim.Optimizer] = {
             "actor": self._actor_optimizer,
             "critic": self._critic_optimizer,
@@ -170,19 +171,21 @@ class SAC:
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """Remember the rollout, then take the gradient steps it is due; metrics are NaN where there were none."""
+        config = self._config
         self._replay.add(rollout)
         self._rewards.count(rollout)
         self._observe(rollout)
         self._collected += rollout.transitions
-        if self._collected < self._config.learning_starts:
+        if self._collected < config.learning_starts:
             return dict.fromkeys(METRICS, math.nan)
-        self._set_learning_rates(1 - progress if self._config.anneal else 1.0)
-        self._updates_owed += rollout.transitions * self._config.updates_per_step
+        self._set_learning_rates(1 - progress if config.anneal else 1.0)
+        self._updates_owed += rollout.transitions * config.updates_per_step
         updates = int(self._updates_owed)
         self._updates_owed -= updates
+        steps = config.return_steps if progress < config.multi_step_share else 1
         sums = torch.zeros(len(METRICS), device=self._device)
         for _ in range(updates):
-            sums += self._update(self._sample())
+            sums += self._update(self._replay.sample(config.batch_size, self._device, steps=steps, gamma=config.gamma))
         # Without updates that is 0 / 0, which is what it should say: not a number.
         return dict(zip(METRICS, (sums / updates).tolist(), strict=True))
 
@@ -208,10 +211,6 @@ class SAC:
         self._noise.load_state(tensors["noise"])
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
-
-    def _sample(self) -> Transitions:
-        config = self._config
-        return self._replay.sample(config.batch_size, self._device, steps=config.return_steps, gamma=config.gamma)
 
     def _update(self, batch: Transitions) -> Tensor:
         config = self._config

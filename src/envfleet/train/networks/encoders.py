@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -110,12 +111,19 @@ class OneHotEncoder(Encoder):
 
 
 class ImageEncoder(Encoder):
-    """Three convolutions for images of bytes, channels first ([C, H, W], as stacked frames are) or last."""
+    """Three convolutions for images of bytes.
+
+    Channels come first ([C, H, W], as stacked frames are) or last, or there are none ([H, W]). A stack of images with
+    channels, [N, C, H, W] or [N, H, W, C], is one image with the channels of all.
+    """
 
     def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
-        self._channels_last = shape[2] < shape[0]
-        channels, *size = (shape[2], *shape[:2]) if self._channels_last else shape
+        self._axes = len(shape)
+        *stack, first, second, last = shape if len(shape) > 2 else (1, *shape)
+        self._channels_last = last < first
+        channels, *size = (last, first, second) if self._channels_last else (first, second, last)
+        channels *= math.prod(stack)
         self._layers = nn.Sequential(
             *(orthogonal(nn.Conv2d(channels, 32, 8, stride=4)), nn.ReLU()),
             *(orthogonal(nn.Conv2d(32, 64, 4, stride=2)), nn.ReLU()),
@@ -127,7 +135,9 @@ class ImageEncoder(Encoder):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Float32 [batch, features]."""
-        images = observations.permute(0, 3, 1, 2) if self._channels_last else observations
+        images = observations.movedim(-1, -3) if self._channels_last else observations
+        if self._axes != 3:
+            images = images.unsqueeze(1) if self._axes == 2 else images.flatten(1, 2)
         features: Tensor = self._layers(images.float() / 255)
         return features
 
@@ -184,6 +194,7 @@ def orthogonal(layer: Any, gain: float = 2**0.5) -> Any:
 
 
 def _is_image(space: spaces.Box) -> bool:
-    if space.dtype != np.uint8 or len(space.shape) != 3:
+    if space.dtype != np.uint8 or len(space.shape) not in (2, 3, 4):
         return False
-    return sorted(space.shape)[1] >= _SMALLEST_IMAGE
+    # Of a stack, each image: two of its axes are the sides, the third one, if any, the channels.
+    return sorted(space.shape[-3:])[-2] >= _SMALLEST_IMAGE

@@ -30,6 +30,7 @@ from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kep
 from envfleet.train.running.initial_weights import InitialWeights
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
+from envfleet.train.running.memory import give_back_memory
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
@@ -273,6 +274,7 @@ def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     # The other way round, a finished run would be left with weights from before its end.
     folder.save_weights(learner)
     save_checkpoint(folder, learner, *state)
+    give_back_memory()
 
 
 def _loggers(names: Sequence[str], wandb: bool) -> tuple[str, ...]:

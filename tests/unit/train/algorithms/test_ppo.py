@@ -125,12 +125,40 @@ def test_every_epoch_goes_over_all_rows_once(minibatch_size: int, minibatches: i
     assert minibatches == 1 or epochs[0] != epochs[1]
 
 
-def test_a_last_minibatch_of_one_row_does_no_harm() -> None:
-    learner = make(minibatch_size=5)
-    assert 2 * 8 % 5 == 1
+@pytest.mark.parametrize(("minibatch_size", "sizes"), [(4, [4] * 4), (5, [4] * 4), (7, [6, 5, 5]), (15, [8, 8])])
+def test_no_few_rows_are_left_over_for_a_step_of_their_own(minibatch_size: int, sizes: list[int]) -> None:
+    learner = make(minibatch_size=minibatch_size, epochs=1)
+    seen: list[int] = []
+    step = learner._step
+
+    def watched(batch: Batch, *rest: Any) -> Tensor:
+        seen.append(len(batch))
+        return step(batch, *rest)
+
+    learner._step = watched  # type: ignore[method-assign]
+    learner.learn(rollout(learner), 0.0)
+    assert seen == sizes
+
+
+def test_minibatches_of_one_row_do_no_harm() -> None:
+    learner = make(minibatch_size=1)
     figures = learner.learn(rollout(learner), 0.0)
     assert np.isfinite(list(figures.values())).all()
     assert all(torch.isfinite(parameter).all() for parameter in learner.actor.parameters())
+
+
+def test_the_divergence_told_is_that_of_the_last_epoch() -> None:
+    learner = make(actor_lr=0.1, epochs=5)
+    found: list[float] = []
+    epoch = learner._epoch
+
+    def watched(*given: Any) -> dict[str, float]:
+        metrics = epoch(*given)
+        found.append(metrics["approx_kl"])
+        return metrics
+
+    learner._epoch = watched  # type: ignore[method-assign]
+    assert learner.learn(rollout(learner), 0.0)["approx_kl"] == found[-1] != np.mean(found)
 
 
 def test_epochs_stop_once_the_policy_has_moved_far_enough() -> None:

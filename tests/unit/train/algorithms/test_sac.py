@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -253,6 +254,18 @@ def test_statistics_count_every_transition_once_and_are_the_same_everywhere() ->
     assert torch.equal(found["actor"], found["target_critic"])
     assert found["actor"][0] == len(observations) < 80
     np.testing.assert_allclose(found["actor"][1:4], observations.mean(0, dtype=np.float64))
+
+
+def test_a_batch_without_a_single_transition_leaves_the_statistics_alone() -> None:
+    """As when all environments are cut off together, and reset in the next step."""
+    learner = make(normalize_observations=True)
+    rollout = next(rollouts(learner, 1))
+    learner.learn(rollout, 0.0)
+    before = {name: tensor.clone() for name, tensor in learner.actor.state_dict().items() if "normalizer" in name}
+    none = dataclasses.replace(rollout, valid=np.zeros_like(rollout.valid), terminated=np.zeros_like(rollout.valid))
+    learner.learn(none, 0.0)
+    assert before
+    assert all(torch.equal(learner.actor.state_dict()[name], tensor) for name, tensor in before.items())
 
 
 def test_gradients_of_the_actors_loss_do_not_move_the_critics() -> None:

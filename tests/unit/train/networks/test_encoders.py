@@ -81,13 +81,31 @@ class TestImages:
         images = sample(OBSERVATION_SPACES["image, channels first"])
         torch.testing.assert_close(last(images.permute(0, 2, 3, 1)), first(images))
 
+    def test_an_image_without_channels_is_one_with_a_single_one(self) -> None:
+        one, none = (encoder(spaces.Box(0, 255, shape, np.uint8), normalize=False) for shape in ((1, 40, 36), (40, 36)))
+        none.load_state_dict(one.state_dict())
+        images = sample(spaces.Box(0, 255, (1, 40, 36), np.uint8))
+        torch.testing.assert_close(none(images.squeeze(1)), one(images))
+
+    def test_a_stack_of_images_is_one_with_the_channels_of_all(self) -> None:
+        shapes = (8, 40, 36), (4, 2, 40, 36), (4, 40, 36, 2)
+        flat, first, last = (encoder(spaces.Box(0, 255, shape, np.uint8), normalize=False) for shape in shapes)
+        first.load_state_dict(flat.state_dict())
+        last.load_state_dict(flat.state_dict())
+        stacks = sample(spaces.Box(0, 255, (4, 2, 40, 36), np.uint8))
+        torch.testing.assert_close(first(stacks), flat(stacks.flatten(1, 2)))
+        torch.testing.assert_close(last(stacks.movedim(2, -1)), flat(stacks.flatten(1, 2)))
+
     def test_bytes_are_scaled(self) -> None:
         torch.manual_seed(0)
         module = encoder(OBSERVATION_SPACES["image, channels first"], normalize=False)
         white = torch.full((1, 3, 36, 40), 255, dtype=torch.uint8)
         assert 0 < module(white).abs().max() < 20
 
-    @pytest.mark.parametrize("shape", [(84, 84, 3), (4, 84, 84), (210, 160, 3), (36, 36, 1), (1, 36, 100)])
+    @pytest.mark.parametrize(
+        "shape",
+        [(84, 84, 3), (4, 84, 84), (210, 160, 3), (36, 36, 1), (1, 36, 100), (84, 84), (4, 84, 84, 3), (4, 3, 84, 84)],
+    )
     def test_usual_sizes_go_through_the_cnn(self, shape: tuple[int, ...]) -> None:
         space = spaces.Box(0, 255, shape, np.uint8)
         module = encoder(space, normalize=False)
@@ -98,7 +116,9 @@ class TestImages:
         "space",
         [
             spaces.Box(0, 255, (35, 35, 3), np.uint8),
-            spaces.Box(0, 255, (40, 40), np.uint8),
+            spaces.Box(0, 255, (40, 35), np.uint8),
+            spaces.Box(0, 255, (128,), np.uint8),
+            spaces.Box(0, 255, (40, 40, 4, 3), np.uint8),
             spaces.Box(0, 1, (40, 40, 3), np.float32),
         ],
         ids=str,

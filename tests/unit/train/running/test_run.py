@@ -327,6 +327,20 @@ class TestFolder:
             train(changed("sac", env_kwargs={"actions": "discrete"}), run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
 
+    def test_actions_without_bounds_are_not_for_sac(self, tmp_path: Path) -> None:
+        config = changed("sac", env_kwargs={"actions": "box without bounds"})
+        with pytest.raises(ValueError, match=r"SAC needs actions with finite bounds, got Box\(-inf.* use A2C or PPO"):
+            train(config, run_dir=tmp_path / "run", progress=False)
+        assert not (tmp_path / "run").exists()
+
+    @EVERY
+    def test_adams_memory_is_a_setting(self, algo: str, tmp_path: Path) -> None:
+        ends = []
+        for beta in (0.9, CONFIGS[algo].adam_beta2):  # type: ignore[attr-defined]
+            train(changed(algo, adam_beta2=beta), run_dir=tmp_path / str(beta), progress=False)
+            ends.append(outcome(tmp_path / str(beta))["tensors"]["actor: body.layers.0.weight"])
+        assert not np.array_equal(*ends)
+
 
 class TestCallback:
     def test_it_sees_every_row(self, tmp_path: Path) -> None:
@@ -505,7 +519,7 @@ class TestSpaces:
     def test_actions(self, algo: str, actions: str, tmp_path: Path) -> None:
         self.check(changed(algo, env_kwargs={"actions": actions}, total_steps=2 * ROLLOUT), tmp_path)
 
-    @pytest.mark.parametrize("actions", [name for name in ACTION_SPACES if name.startswith("box")])
+    @pytest.mark.parametrize("actions", ["box", "box, 2-d, float64", "box, a number"])
     def test_actions_of_sac(self, actions: str, tmp_path: Path) -> None:
         config = changed("sac", env_kwargs={"actions": actions}, total_steps=2 * ROLLOUT, learning_starts=32)
         self.check(config, tmp_path)
