@@ -32,8 +32,8 @@ from harness.report import table
 
 from envfleet.errors import FleetError
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig, resume, train
+from envfleet.train.folders.weights import load_tensors
 from envfleet.train.running import run as training_run
-from envfleet.train.running.weights import load_tensors
 
 SMALL: dict[str, Any] = {"num_envs": 2, "hidden_sizes": (8,), "backend": "sync", "device": "cpu"}
 CONFIGS: tuple[TrainConfig, ...] = (

@@ -112,7 +112,7 @@ class SideBySide:
 
         common = ("envfleet.vector", "envfleet.native")
         self._small = ForkServer(common, run)
-        self._with_torch = ForkServer((*common, "envfleet.train.running.run", "envfleet.train.judging.showcase"), run)
+        self._with_torch = ForkServer((*common, "envfleet.train.running.run", "envfleet.train.filming.showcase"), run)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from envfleet.train import Progress, Reporter, TrainConfig, TrainingResult, evaluate, resume, train
-from envfleet.train.running.folder import RunFolder
+from envfleet.train.folders.folder import RunFolder
 from learning.studies import episodes, study_named
 
 

@@ -37,7 +37,7 @@ class Comparison:
         config = self.ours
         assert isinstance(config, (PPOConfig, SACConfig))
         peer = "Stable-Baselines3"
-        theirs = Theirs(peer, python, config.env_id, config.algo, config.num_envs, self.theirs, config.anneal)
+        theirs = Theirs(peer, python, str(config.env_id), config.algo, config.num_envs, self.theirs, config.anneal)
         return Ours(OURS, config), theirs
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from envfleet.redraw import ParameterStream
     from envfleet.testing.base import Fleet
     from envfleet.train.collecting import BoolArray, Policy, Rows
+    from envfleet.train.folders.folder import AnyPath
+    from envfleet.train.folders.trust import AllowImport
     from envfleet.train.judging.plots import ScenarioRow
     from envfleet.train.observations import Array, Observations, Tensors
-    from envfleet.train.running.folder import AnyPath
     from envfleet.train.running.loggers.log_writer import Row
     from envfleet.train.running.loggers.registry import OpenLogger
     from envfleet.train.running.reporting import Callback
-    from envfleet.train.running.trust import AllowImport
     from envfleet.vector.engine import StepResult
     from envfleet.vector.failures import OnFailure
     from envfleet.vector.fused_env import AnyEnv, EnvFn
@@ -79,9 +79,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AllowImport": "envfleet.train.running.trust",
+    "AllowImport": "envfleet.train.folders.trust",
     "AnyEnv": "envfleet.vector.fused_env",
-    "AnyPath": "envfleet.train.running.folder",
+    "AnyPath": "envfleet.train.folders.folder",
     "AnySpace": "envfleet.native.own.environment",
     "AnyVectorEnv": "envfleet.wrappers._common",
     "Array": "envfleet.train.observations",

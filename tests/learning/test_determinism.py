@@ -12,9 +12,9 @@ from tiny_mdps import CHAIN
 
 from envfleet import uniform
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
+from envfleet.train.folders.weights import load_tensors
 from envfleet.train.running.metrics import read_metrics
 from envfleet.train.running.run import train
-from envfleet.train.running.weights import load_tensors
 
 CONFIGS: dict[str, TrainConfig] = {
     "a2c": A2CConfig("CartPole-v1", num_envs=4, backend="sync", rollout_steps=32, total_steps=1280),

@@ -25,8 +25,8 @@ from envfleet.train.algorithms import sac
 from envfleet.train.algorithms.learner import Task, layout_of
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS
 from envfleet.train.algorithms.sac import SAC
+from envfleet.train.folders.weights import load_module, load_tensors
 from envfleet.train.networks.distributions import is_continuous
-from envfleet.train.running.weights import load_module, load_tensors
 from envfleet.wrappers import BoundedAction
 
 SEEDS = pytest.mark.parametrize("seed", range(5))

@@ -20,8 +20,8 @@ from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.collecting import begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.environments import make_task
+from envfleet.train.folders.weights import load_module, load_tensors
 from envfleet.train.running.run import train
-from envfleet.train.running.weights import load_module, load_tensors
 
 GAMMA = 0.9
 EVERY = pytest.mark.parametrize("algo", ["a2c", "ppo"])

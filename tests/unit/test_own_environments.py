@@ -20,7 +20,7 @@ import envfleet
 from envfleet._references import can_be_imported, folder_name, named
 from envfleet.train import A2CConfig, PPOConfig, TrainConfig, evaluate, load_agent, resume, showcase, train
 from envfleet.train.config import config_to_dict
-from envfleet.train.running.folder import RunFolder
+from envfleet.train.folders.folder import RunFolder
 
 
 class Patient(gymnasium.Env[Any, Any]):

@@ -179,7 +179,7 @@ def test_training_loads_what_it_draws_and_logs_with_only_when_needed() -> None:
 
 def test_functions_of_training_are_not_hidden_by_the_modules_of_their_name() -> None:
     code = """
-from envfleet.train.judging.showcase import Showcase
+from envfleet.train.filming.showcase import Showcase
 from envfleet.train import evaluate, showcase
 from envfleet.train.judging.evaluation import evaluate as same
 import envfleet.train

@@ -14,12 +14,12 @@ from envfleet.cli.settings import RunOptions
 from envfleet.cli.showcase import need_no_screen
 from envfleet.scenarios import format_randomize
 from envfleet.train.atomic_files import replacing
+from envfleet.train.filming.showcase import SHOWCASE_FILE, showcase
+from envfleet.train.filming.stage import may_offer_pictures
+from envfleet.train.folders.folder import RunFolder
 from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.judging.plots import CURVES_FILE, plot_runs
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.judging.showcase import SHOWCASE_FILE, showcase
-from envfleet.train.judging.stage import may_offer_pictures
-from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.reporting import TrainingResult, duration, program, resume_command, score
 
 EVALUATION_FILE = "evaluation.json"

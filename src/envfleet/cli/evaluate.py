@@ -75,9 +75,9 @@ def _evaluate(options: _Options) -> int:
 
 
 def _evaluate_sweeps(options: _Options) -> int:
+    from envfleet.train.folders.checkpoint import load_agent
     from envfleet.train.judging.evaluation import evaluate_sweep, table
     from envfleet.train.judging.figures import check_format
-    from envfleet.train.running.checkpoint import load_agent
 
     if options.plot is not None:
         check_format(options.plot)

@@ -12,7 +12,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from envfleet.cli.environment import look_here
 
 if TYPE_CHECKING:
-    from envfleet.train.running.trust import AllowImport
+    from envfleet.train.folders.trust import AllowImport
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Permission:
         """Return what is allowed for a run; ask first, if that is necessary and there is a terminal."""
         # Late: with the folder comes torch, which takes seconds to load, and a help text does not need it.
         from envfleet.errors import UntrustedRunError
-        from envfleet.train.running.folder import RunFolder
-        from envfleet.train.running.trust import modules_named
+        from envfleet.train.folders.folder import RunFolder
+        from envfleet.train.folders.trust import modules_named
 
         allowed: AllowImport = self.allow_import or self.allow_module or False
         folder = RunFolder(run)

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 
 from envfleet.cli.parsing import parse
 from envfleet.cli.runs import chosen_run
-from envfleet.train.running.finding import SEEDS_FILE
+from envfleet.train.folders.finding import SEEDS_FILE
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from envfleet.train.running.finding import find_run
+from envfleet.train.folders.finding import find_run
 
 
 def chosen_run(path: Path) -> Path:

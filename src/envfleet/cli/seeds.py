@@ -18,12 +18,12 @@ from envfleet.cli.settings import Request, RunOptions
 from envfleet.errors import DamagedRunError
 from envfleet.train.atomic_files import replacing
 from envfleet.train.config import TrainConfig
+from envfleet.train.folders.finding import SEEDS_FILE
+from envfleet.train.folders.folder import RunFolder
+from envfleet.train.folders.trust import AllowImport
 from envfleet.train.judging.plots import plot_runs
-from envfleet.train.running.finding import SEEDS_FILE
-from envfleet.train.running.folder import RunFolder
 from envfleet.train.running.reporting import TrainingResult, duration, resume_command, score
 from envfleet.train.running.run import RunContext, begin_run, new_run_path, resume
-from envfleet.train.running.trust import AllowImport
 
 SUMMARY_FILE = "summary.json"
 

@@ -72,7 +72,7 @@ def _film(options: _Options) -> int:
     run_dir = chosen_run(options.run)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
-    from envfleet.train.judging.showcase import showcase
+    from envfleet.train.filming.showcase import showcase
 
     shown = showcase(
         run_dir,
@@ -92,7 +92,7 @@ def _film(options: _Options) -> int:
 
 
 def _watch(options: _Options) -> int:
-    from envfleet.train.judging.window import play_in_window
+    from envfleet.train.filming.window import play_in_window
 
     run_dir = chosen_run(options.run)
     seen = play_in_window(

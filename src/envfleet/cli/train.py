@@ -18,8 +18,8 @@ from envfleet.cli.runs import chosen_run
 from envfleet.cli.settings import Request, RunOptions, parse_request
 from envfleet.train.algorithms.registry import preset_changes
 from envfleet.train.config import TrainConfig
-from envfleet.train.running.finding import find_seeds
-from envfleet.train.running.trust import modules_named
+from envfleet.train.folders.finding import find_seeds
+from envfleet.train.folders.trust import modules_named
 
 if TYPE_CHECKING:
     from envfleet.train.running.reporting import TrainingResult

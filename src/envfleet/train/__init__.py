@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from envfleet.train.algorithms.returns import gae
     from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
     from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+    from envfleet.train.filming.showcase import Showcase, showcase
+    from envfleet.train.filming.window import play_in_window
+    from envfleet.train.folders.checkpoint import load_agent
+    from envfleet.train.folders.finding import find_run
     from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
     from envfleet.train.judging.plots import plot_runs, plot_scenarios
     from envfleet.train.judging.scores import Evaluation, Scenario, table
-    from envfleet.train.judging.showcase import Showcase, showcase
-    from envfleet.train.judging.window import play_in_window
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.networks import Actor, Critic, Networks
-    from envfleet.train.running.checkpoint import load_agent
-    from envfleet.train.running.finding import find_run
     from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
     from envfleet.train.running.loggers.registry import register_logger
     from envfleet.train.running.metrics import read_metrics
@@ -119,7 +119,7 @@ _MODULES = {
     "Rollout": "envfleet.train.collecting",
     "SACConfig": "envfleet.train.config",
     "Scenario": "envfleet.train.judging.scores",
-    "Showcase": "envfleet.train.judging.showcase",
+    "Showcase": "envfleet.train.filming.showcase",
     "Sweep": "envfleet.scenarios",
     "Task": "envfleet.train.algorithms.learner",
     "TrainConfig": "envfleet.train.config",
@@ -131,13 +131,13 @@ _MODULES = {
     "distribution_for": "envfleet.train.networks.distributions",
     "evaluate": "envfleet.train.judging.evaluation",
     "evaluate_sweep": "envfleet.train.judging.evaluation",
-    "find_run": "envfleet.train.running.finding",
+    "find_run": "envfleet.train.folders.finding",
     "gae": "envfleet.train.algorithms.returns",
     "gradient_step": "envfleet.train.algorithms.learner",
-    "load_agent": "envfleet.train.running.checkpoint",
+    "load_agent": "envfleet.train.folders.checkpoint",
     "parse_randomize": "envfleet.scenarios",
     "parse_sweep": "envfleet.scenarios",
-    "play_in_window": "envfleet.train.judging.window",
+    "play_in_window": "envfleet.train.filming.window",
     "plot_runs": "envfleet.train.judging.plots",
     "plot_scenarios": "envfleet.train.judging.plots",
     "preset": "envfleet.train.algorithms.registry",
@@ -145,7 +145,7 @@ _MODULES = {
     "register_algorithm": "envfleet.train.algorithms.registry",
     "register_logger": "envfleet.train.running.loggers.registry",
     "resume": "envfleet.train.running.run",
-    "showcase": "envfleet.train.judging.showcase",
+    "showcase": "envfleet.train.filming.showcase",
     "table": "envfleet.train.judging.scores",
     "train": "envfleet.train.running.run",
     "values_along": "envfleet.train.algorithms.learner",

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from envfleet.train.running.locking import is_running, this_place
+from envfleet.train.folders.locking import is_running, this_place
 
 _SUFFIX = ".partial"
 _PARTIAL = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)-(?P<place>[0-9a-f]{8})\.[^.]+\.partial")

@@ -12,9 +12,9 @@ import pytest
 from tiny_envs import ANY_SPACE, AnySpaceEnv
 
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.folders.weights import load_tensors
 from envfleet.train.running.metrics import read_metrics
 from envfleet.train.running.reporting import Progress
-from envfleet.train.running.weights import load_tensors
 
 SMALL: dict[str, Any] = {"num_envs": 2, "backend": "sync", "hidden_sizes": (8,)}
 ROLLOUT = 32

@@ -23,14 +23,14 @@ from torch import nn
 from envfleet.errors import FleetError, NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.filming.showcase import showcase
+from envfleet.train.folders.checkpoint import load_agent
+from envfleet.train.folders.weights import load_tensors, save_tensors
 from envfleet.train.judging.evaluation import evaluate, evaluate_sweep
-from envfleet.train.judging.showcase import showcase
 from envfleet.train.networks.networks import Networks
-from envfleet.train.running.checkpoint import load_agent
 from envfleet.train.running.metrics import read_metrics
 from envfleet.train.running.reporting import Progress
 from envfleet.train.running.run import resume, train
-from envfleet.train.running.weights import load_tensors, save_tensors
 
 LIMIT = 10
 """Every episode has as many steps."""

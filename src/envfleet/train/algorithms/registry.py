@@ -49,7 +49,10 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
     {
         ("LunarLander-v3", "a2c"): MappingProxyType(_HUNDREDS),
         ("LunarLander-v3", "ppo"): MappingProxyType(_HUNDREDS),
-        ("LunarLanderContinuous-v3", "sac"): MappingProxyType({"normalize_rewards": False, "reward_scale": 0.1}),
+        # As measured in benchmarks/learning, with targets of five steps throughout: every one of five seeds lands.
+        ("LunarLanderContinuous-v3", "sac"): MappingProxyType(
+            {"normalize_rewards": False, "reward_scale": 0.1, "updates_per_step": 0.5, "multi_step_share": 1.0}
+        ),
         ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3, **_HUNDREDS}),
         ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000, **_HUNDREDS}),
         # Short episodes that never end by themselves, and a reward at every step: nothing to look ahead for.
@@ -110,6 +113,8 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     values = dict(plain)
     if "reward_scale" in plain:
         values.setdefault("normalize_rewards", False)  # as it was before there was a choice
+    if "return_steps" in plain:
+        values.setdefault("multi_step_share", 1.0)  # likewise
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice
         values["randomize"] = _read_randomize(plain["randomize"])

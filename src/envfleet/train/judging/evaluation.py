@@ -19,6 +19,7 @@ from envfleet.scenarios import Sweep, format_randomize
 from envfleet.train.agent import Agent
 from envfleet.train.collecting import restarted_among
 from envfleet.train.finite import all_finite, exceeding, repaired
+from envfleet.train.folders.trust import AllowImport
 from envfleet.train.judging.play_setup import (
     PlaySetup,
     UnfitError,
@@ -30,7 +31,6 @@ from envfleet.train.judging.play_setup import (
 )
 from envfleet.train.judging.scores import Evaluation, Scenario, table
 from envfleet.train.observations import Array, Observations, map_leaves
-from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 

@@ -24,8 +24,8 @@ from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
 from envfleet.train.finite import check_weights
-from envfleet.train.running.checkpoint import load_agent
-from envfleet.train.running.trust import AllowImport
+from envfleet.train.folders.checkpoint import load_agent
+from envfleet.train.folders.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
 from envfleet.vector.arguments import checked_integer
 

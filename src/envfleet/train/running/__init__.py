@@ -1,6 +1,6 @@
 """A training run: `run` has `train` and `resume`, `training` is the loop's state.
 
-`folder` says what lies where in a run's folder, `checkpoint` and `weights` what is saved, `locking` who may train there
-and `trust` whose runs may import modules. `metrics` gathers and writes the logged numbers, `loggers` sends them to
-viewers, `reporting` shows progress to people.
+`journal` remembers the actions that a resumed run repeats, `evaluating` evaluates during the training, `training_envs`
+is what callbacks see of the environments. `metrics` gathers and writes the logged numbers, `loggers` sends them to
+viewers; `reporting`, `notebook` and `progress_line` show progress to people.
 """

@@ -15,10 +15,10 @@ from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
 from envfleet.train.atomic_files import replacing
 from envfleet.train.config import TrainConfig
+from envfleet.train.folders.folder import RunFolder
 from envfleet.train.judging.evaluation import evaluate_in
 from envfleet.train.judging.play_setup import PlaySetup, evaluation_seed
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.running.folder import RunFolder
 from envfleet.vector import FleetVectorEnv
 
 _SEEDS_FROM = 2**40

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from envfleet.train.collecting import BoolArray, Position, begin, collect
+from envfleet.train.folders.checkpoint import Checkpoint
+from envfleet.train.folders.weights import check_names, damage
 from envfleet.train.observations import Array, Observations, copied
-from envfleet.train.running.checkpoint import Checkpoint
-from envfleet.train.running.weights import check_names, damage
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REPLAYED_AT_ONCE = 128

@@ -23,18 +23,18 @@ from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import learner_class, make_learner
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.environments import make_task, make_training_envs
+from envfleet.train.folders.checkpoint import check_networks, load_checkpoint, save_checkpoint
+from envfleet.train.folders.folder import AnyPath, RunFolder, naming_what_is_kept
+from envfleet.train.folders.initial_weights import InitialWeights
+from envfleet.train.folders.trust import AllowImport
 from envfleet.train.networks.networks import Networks
-from envfleet.train.running.checkpoint import check_networks, load_checkpoint, save_checkpoint
 from envfleet.train.running.evaluating import PeriodicEvaluation
-from envfleet.train.running.folder import AnyPath, RunFolder, naming_what_is_kept
-from envfleet.train.running.initial_weights import InitialWeights
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
 from envfleet.train.running.memory import give_back_memory
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
-from envfleet.train.running.trust import AllowImport
 from envfleet.vector import FleetVectorEnv
 from envfleet.wrappers._common import AnyVectorEnv
 

@@ -26,13 +26,13 @@ from envfleet.train.config import TrainConfig
 from envfleet.train.environments import env_seed
 from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
-from envfleet.train.running.checkpoint import Checkpoint, problems_of, restore_generator, restore_learner
+from envfleet.train.folders.checkpoint import Checkpoint, problems_of, restore_generator, restore_learner
+from envfleet.train.folders.weights import check_names, damage
 from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.journal import Journal, observation_leaves, stand_as_saved
 from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
 from envfleet.train.running.training_envs import TrainingEnvs
-from envfleet.train.running.weights import check_names, damage
 from envfleet.train.watch import Watch, traced
 from envfleet.wrappers._common import AnyVectorEnv
 

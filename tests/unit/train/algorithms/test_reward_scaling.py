@@ -20,8 +20,8 @@ from envfleet.errors import DamagedRunError
 from envfleet.train import A2CConfig, Progress, evaluate, resume, train
 from envfleet.train.algorithms.reward_scaling import LARGEST_NORMALIZED, RewardScaling
 from envfleet.train.collecting import Position, Rollout, begin, collect
-from envfleet.train.running.checkpoint import load_checkpoint
-from envfleet.train.running.folder import RunFolder
+from envfleet.train.folders.checkpoint import load_checkpoint
+from envfleet.train.folders.folder import RunFolder
 from envfleet.wrappers import NormalizeReward
 
 GAMMA = 0.9

@@ -20,13 +20,13 @@ from torch import nn
 
 from envfleet import uniform
 from envfleet.train.config import A2CConfig, TrainConfig
+from envfleet.train.folders.checkpoint import load_agent
+from envfleet.train.folders.weights import load_tensors
 from envfleet.train.networks.networks import Networks
 from envfleet.train.running import journal, training
-from envfleet.train.running.checkpoint import load_agent
 from envfleet.train.running.metrics import read_metrics
 from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
 from envfleet.train.running.run import resume, train
-from envfleet.train.running.weights import load_tensors
 
 ON_POLICY = pytest.mark.parametrize("algo", ["a2c", "ppo"])
 COLUMNS = ["step", "seconds", "steps_per_second", "episodes", "episode_return", "episode_length"]

@@ -15,10 +15,10 @@ from small_runs import CONFIGS, EVERY, ROLLOUT, changed, outcome, stop_at
 
 from envfleet.testing import assert_same
 from envfleet.train import A2CConfig, PPOConfig, find_run, load_agent, read_metrics, resume, train
+from envfleet.train.folders.checkpoint import load_checkpoint
+from envfleet.train.folders.folder import RunFolder
+from envfleet.train.folders.weights import load_tensors
 from envfleet.train.running import run as run_module
-from envfleet.train.running.checkpoint import load_checkpoint
-from envfleet.train.running.folder import RunFolder
-from envfleet.train.running.weights import load_tensors
 
 EVALUATED: dict[str, Any] = {"eval_every": 4 * ROLLOUT, "eval_episodes": 3}
 

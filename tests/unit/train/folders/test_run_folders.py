@@ -30,9 +30,9 @@ from envfleet.errors import DamagedRunError, RunInUseError
 from envfleet.train import evaluate, load_agent, plot_runs, resume, train
 from envfleet.train.atomic_files import remove_partials, replacing
 from envfleet.train.config import TrainConfig, config_to_dict
+from envfleet.train.folders.folder import RunFolder
+from envfleet.train.folders.locking import LOCK_FILE, locked
 from envfleet.train.running import run as training_run
-from envfleet.train.running.folder import RunFolder
-from envfleet.train.running.locking import LOCK_FILE, locked
 from envfleet.train.running.reporting import Progress
 
 CHECKPOINT = "checkpoint/latest.safetensors"
@@ -164,7 +164,7 @@ class holder:  # noqa: N801  used like a function
     def __init__(self, folder: Path, after: str = "") -> None:
         program = f"""
 import ctypes, os, pathlib, sys
-from envfleet.train.running.locking import locked
+from envfleet.train.folders.locking import locked
 with locked(pathlib.Path(sys.argv[1])):
     print("locked", flush=True)
     {after.replace(chr(10), chr(10) + "    ")}

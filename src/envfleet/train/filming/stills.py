@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from envfleet._optional import require
 from envfleet.train.atomic_files import replacing
-from envfleet.train.judging.frames import Frame, check_frame
+from envfleet.train.filming.frames import Frame, check_frame
 
 _EXPOSURES = 9
 _STRIP = 4

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from envfleet.train.judging.canvas import Canvas
-from envfleet.train.judging.frames import Frame, enlarged, enlargement
+from envfleet.train.filming.canvas import Canvas
+from envfleet.train.filming.frames import Frame, enlarged, enlargement
 
 ANYWHERE = (math.inf, math.inf)
 

@@ -12,9 +12,9 @@ import pytest
 from players import Coin, Player, trained_run, zeros
 
 from envfleet import uniform
+from envfleet.train.filming.showcase import showcase
+from envfleet.train.filming.stills import Exposures, picture_of
 from envfleet.train.judging.evaluation import evaluate
-from envfleet.train.judging.showcase import showcase
-from envfleet.train.judging.stills import Exposures, picture_of
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 image = pytest.importorskip("matplotlib.image")

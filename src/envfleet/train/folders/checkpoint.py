@@ -22,10 +22,10 @@ from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import learner_class
 from envfleet.train.environments import make_task, spaces_of
 from envfleet.train.finite import check_weights
+from envfleet.train.folders.folder import AnyPath, RunFolder
+from envfleet.train.folders.trust import AllowImport
+from envfleet.train.folders.weights import check_names, damage, load_module, load_tensors, save_tensors
 from envfleet.train.networks.networks import Networks
-from envfleet.train.running.folder import AnyPath, RunFolder
-from envfleet.train.running.trust import AllowImport
-from envfleet.train.running.weights import check_names, damage, load_module, load_tensors, save_tensors
 
 _KIND = "checkpoint"
 _ADAM = ("step", "exp_avg", "exp_avg_sq")

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from envfleet._optional import require
-from envfleet.train.judging.frames import Frame, enlarged, enlargement
+from envfleet.train.filming.frames import Frame, enlarged, enlargement
 
 _GAP = 4
 _GROUND = (24, 24, 24)

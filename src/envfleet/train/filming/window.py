@@ -11,6 +11,8 @@ from envfleet._names import explains_names
 from envfleet.randomize import Distribution, draw_parameters
 from envfleet.scenarios import format_randomize
 from envfleet.train.agent import Agent
+from envfleet.train.filming.stage import Stage
+from envfleet.train.folders.trust import AllowImport
 from envfleet.train.judging.play_setup import (
     PlaySetup,
     as_agent,
@@ -22,8 +24,6 @@ from envfleet.train.judging.play_setup import (
     seeded,
 )
 from envfleet.train.judging.scores import Evaluation
-from envfleet.train.judging.stage import Stage
-from envfleet.train.running.trust import AllowImport
 
 _WINDOW_LIBRARIES = ("pygame", "glfw")
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from envfleet.train.judging.stills import write_still
-from envfleet.train.judging.video import write_video
+from envfleet.train.filming.stills import write_still
+from envfleet.train.filming.video import write_video
 
 Frames = npt.NDArray[np.uint8]
 

@@ -14,7 +14,11 @@ from typing import Any
 from envfleet._names import explains_names
 from envfleet.randomize import Distribution, draw_parameters
 from envfleet.train.agent import Agent
-from envfleet.train.judging.camera import Camera
+from envfleet.train.filming.camera import Camera
+from envfleet.train.filming.stage import Stage
+from envfleet.train.filming.stills import write_still
+from envfleet.train.filming.video import check_film_path, write_video
+from envfleet.train.folders.trust import AllowImport
 from envfleet.train.judging.inline import film_html
 from envfleet.train.judging.play_setup import (
     PlaySetup,
@@ -26,12 +30,8 @@ from envfleet.train.judging.play_setup import (
     one_torch_thread,
     seeded,
 )
-from envfleet.train.judging.stage import Stage
-from envfleet.train.judging.stills import write_still
-from envfleet.train.judging.video import check_film_path, write_video
 from envfleet.train.running.progress_line import ProgressLine
 from envfleet.train.running.reporting import score
-from envfleet.train.running.trust import AllowImport
 
 SHOWCASE_FILE = "showcase.mp4"
 

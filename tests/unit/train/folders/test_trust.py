@@ -18,7 +18,7 @@ from envfleet import choice
 from envfleet.cli import main
 from envfleet.errors import UntrustedRunError
 from envfleet.train import Sweep, evaluate, evaluate_sweep, load_agent, plot_runs, resume, showcase, train
-from envfleet.train.running.trust import modules_named
+from envfleet.train.folders.trust import modules_named
 
 MODULE = "stranger_module"
 SOURCE = """

@@ -19,9 +19,9 @@ from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import config_from_dict
 from envfleet.train.atomic_files import remove_partials, replacing
 from envfleet.train.config import TrainConfig, config_to_dict
-from envfleet.train.running.locking import locked
-from envfleet.train.running.trust import AllowImport, check_allowed, modules_named, remember
-from envfleet.train.running.weights import save_tensors
+from envfleet.train.folders.locking import locked
+from envfleet.train.folders.trust import AllowImport, check_allowed, modules_named, remember
+from envfleet.train.folders.weights import save_tensors
 
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 _FORMAT = 1

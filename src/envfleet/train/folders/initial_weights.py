@@ -10,10 +10,10 @@ from torch import Tensor
 
 from envfleet.train.algorithms.learner import Learner
 from envfleet.train.config import TrainConfig
+from envfleet.train.folders.checkpoint import check_networks
+from envfleet.train.folders.folder import RunFolder
+from envfleet.train.folders.weights import load_module, load_tensors
 from envfleet.train.networks.networks import Networks
-from envfleet.train.running.checkpoint import check_networks
-from envfleet.train.running.folder import RunFolder
-from envfleet.train.running.weights import load_module, load_tensors
 
 _SAME = ("hidden_sizes", "activation", "normalize_observations")
 """Settings that say what a network is; weights alone do not show all of them."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, final
 
 from envfleet.train.agent import Agent
-from envfleet.train.judging.canvas import Canvas
-from envfleet.train.judging.frames import Frame, check_frame, enlarged, enlargement
-from envfleet.train.judging.stage import Episode, Stage
-from envfleet.train.judging.stills import Exposures, picture_of
+from envfleet.train.filming.canvas import Canvas
+from envfleet.train.filming.frames import Frame, check_frame, enlarged, enlargement
+from envfleet.train.filming.stage import Episode, Stage
+from envfleet.train.filming.stills import Exposures, picture_of
 from envfleet.train.running.progress_line import ProgressLine
 from envfleet.train.running.reporting import score
 
