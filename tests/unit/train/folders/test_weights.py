@@ -31,7 +31,7 @@ from envfleet.train.folders.checkpoint import load_agent, load_checkpoint, resto
 from envfleet.train.folders.folder import RunFolder
 from envfleet.train.folders.weights import load_module, load_tensors, save_tensors
 from envfleet.train.networks.networks import Networks
-from envfleet.train.running import weights
+from envfleet.train.folders import weights
 from envfleet.train.running.run import resume, train
 
 CPU = torch.device("cpu")
