@@ -48,12 +48,12 @@ def need_no_screen() -> None:
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     options = parse(_Options, "showcase", argv)
-    run_dir = chosen_run(options.run)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
     from envfleet.train.judging.showcase import showcase
     from envfleet.train.running.reporting import score
 
+    run_dir = chosen_run(options.run)
     shown = showcase(
         run_dir,
         episodes=options.episodes,
