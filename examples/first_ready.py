@@ -30,7 +30,7 @@ def policy(observations: np.ndarray) -> np.ndarray:
 
 
 def all_together(envs: AsyncVectorEnv, steps: int) -> float:
-    """Every step waits for the slowest. Returns environment steps a second."""
+    """Every step waits for the slowest. Returns environment steps per second."""
     observations, _ = envs.reset(seed=0)
     start = time.perf_counter()
     for _ in range(steps // envs.num_envs):

@@ -31,7 +31,7 @@ LIMIT = "the limit"
 COMPILED = frozenset((CARTPOLE, LANDER, CHEETAH, ANT))
 MUJOCO = frozenset((CHEETAH, ANT))
 SEVERAL = 2
-ONE_PROCESS_EACH = "one process an environment"
+ONE_PROCESS_EACH = "one process per environment"
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ ALL = (
         )
         for name, label, rounds in (
             ("gymnax", "gymnax (JAX)", 1),
-            ("gymnax-scan", "gymnax (JAX), 128 steps a call", 128),
+            ("gymnax-scan", "gymnax (JAX), 128 steps per call", 128),
         )
     ),
     _ours("sync", "sync", options={"kind": "sync"}),

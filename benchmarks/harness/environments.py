@@ -27,7 +27,7 @@ Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 class BusyEnv(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
-    """Computes 1 ms a step and does nothing else; its episodes never end.
+    """Computes 1 ms per step and does nothing else; its episodes never end.
 
     Args:
         exponential: Draw the time of each step from an exponential distribution with that mean.

@@ -147,7 +147,7 @@ def _call_costs(result: Result) -> str:
         ]
         for cost in result["call_costs"]
     ]
-    header = ["engine", "µs a call", "and µs an environment", "fitted over"]
+    header = ["engine", "µs per call", "and µs per environment", "fitted over"]
     return f"## What a call of step costs as environments are added\n\n{table(header, rows)}" if rows else ""
 
 

@@ -12,7 +12,7 @@ from .results import SeedResult, StudyResult
 
 
 def seeds_text(results: Sequence[StudyResult]) -> str:
-    """A line a seed."""
+    """One line per seed."""
     header = ["study", "seed", "mean return", "95 %", "worst", "best", "length", "bar", "met", "steps", "seconds"]
     rows = [_seed_row(result, found) for result in results for found in result.seeds]
     note = "\n\n* shared the machine with other runs, so its time says nothing." if _any_shared(results) else ""
@@ -20,7 +20,7 @@ def seeds_text(results: Sequence[StudyResult]) -> str:
 
 
 def summary_text(results: Sequence[StudyResult]) -> str:
-    """A line a study; times are medians over the seeds that ran alone."""
+    """One line per study; times are medians over the seeds that ran alone."""
     header = ["study", "seeds", "mean return", "worst seed", "bar", "all met", "steps", "minutes", "steps/s"]
     return table(header, [_summary_row(result) for result in results])
 

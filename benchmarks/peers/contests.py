@@ -22,7 +22,7 @@ class Plan:
     """How much to measure.
 
     Attributes:
-        steps: environment steps a turn, rounded to whole rollouts.
+        steps: environment steps per turn, rounded to whole rollouts.
         turns: turns a contestant.
         heat_steps: environment steps of the runs that find the fastest way to run Stable-Baselines3, at least.
         heat_rollouts: rollouts of these runs, at least: one alone says little.

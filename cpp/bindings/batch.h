@@ -14,7 +14,7 @@ namespace envfleet {
 
 namespace nb = nanobind;
 
-// The arrays of a fleet as its caller sees them, one row an environment.
+// The arrays of a fleet as its caller sees them, one row per environment.
 class Batch {
   public:
     using Rows = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

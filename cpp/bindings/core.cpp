@@ -117,7 +117,7 @@ void bind_rows(nb::module_& m) {
              "reward"_a.none(), "info"_a.none(), "False if anything about it is not plain.");
 
     using envfleet::Digests;
-    nb::class_<Digests>(m, "Digests", "What environments have shown, as one number a row.")
+    nb::class_<Digests>(m, "Digests", "What environments have shown, as one number per row.")
         .def(nb::init<nb::list, Digests::Rewards, Digests::Cells>(), "observations"_a,
              "rewards"_a.noconvert(), "cells"_a.noconvert())
         .def("begin", &Digests::begin, "row"_a, "info"_a,

@@ -54,7 +54,7 @@ class Digests {
     // What nobody can tell: something was shown that cannot be compared.
     static constexpr uint64_t unknown = 0;
 
-    // `observations`: arrays with one row an environment.
+    // `observations`: arrays with one row per environment.
     Digests(const nb::list& observations, Rewards rewards, Cells cells)
         : rewards_(std::move(rewards)), cells_(std::move(cells)) {
         if (rewards_.size() != cells_.size()) throw nb::value_error("expected a reward a row");

@@ -43,7 +43,7 @@ class Column {
         if (!PyArray_Check(array.ptr()) || !PyArray_ISCARRAY(numpy())) {
             throw nb::type_error("expected a contiguous array");
         }
-        if (PyArray_NDIM(numpy()) < 1) throw nb::value_error("expected one row an environment");
+        if (PyArray_NDIM(numpy()) < 1) throw nb::value_error("expected one row per environment");
         row_bytes_ = static_cast<size_t>(PyArray_ITEMSIZE(numpy()));
         for (int i = 1; i < PyArray_NDIM(numpy()); ++i) {
             row_bytes_ *= static_cast<size_t>(PyArray_DIM(numpy(), i));

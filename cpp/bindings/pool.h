@@ -40,7 +40,7 @@ class PyPool {
         const std::vector<NamedValues> values = all_named_values_from(parameters);
         const size_t rows = arrays.rewards.rows();
         if (values.empty() || (values.size() != 1 && values.size() != rows)) {
-            throw nb::value_error("parameters: expected one dict, or one an environment");
+            throw nb::value_error("parameters: expected one dict, or one per environment");
         }
         if (time_limits.size() != rows) throw nb::value_error("expected a time limit each");
         if (autoreset > static_cast<uint8_t>(Autoreset::disabled)) {
@@ -369,7 +369,7 @@ class PyPool {
     std::vector<NamedValues> parsed(const nb::list& options) const {
         std::vector<NamedValues> values = all_named_values_from(options);
         if (!values.empty() && values.size() != num_envs()) {
-            throw nb::value_error("options: expected one dict an environment");
+            throw nb::value_error("options: expected one dict per environment");
         }
         return values;
     }

@@ -19,7 +19,7 @@ inline std::vector<Column> columns_of(const nb::list& arrays) {
     return columns;
 }
 
-// The arrays of a pool, one row an environment; and how Python puts observations together that are
+// The arrays of a pool, one row per environment; and how Python puts observations together that are
 // more than one array.
 struct PoolArrays {
     PoolArrays(nb::list observations, nb::list final_observations, nb::list infos,
@@ -48,7 +48,7 @@ struct PoolArrays {
         }
         for (const Column* flags : {&terminated, &truncated, &finished, &turns, &out}) {
             if (!flags->is_scalar() || flags->row_bytes() != 1 || flags->rows() != rows) {
-                throw nb::value_error("flags: expected a byte an environment");
+                throw nb::value_error("flags: expected one byte per environment");
             }
         }
         check_rows({actions}, rows);
@@ -97,7 +97,7 @@ struct PoolArrays {
 
     static void check_rows(const std::vector<Column>& columns, size_t rows) {
         for (const Column& column : columns) {
-            if (column.rows() != rows) throw nb::value_error("expected one row an environment");
+            if (column.rows() != rows) throw nb::value_error("expected one row per environment");
         }
     }
     static void check_infos(const std::vector<Column>& columns,

@@ -57,8 +57,8 @@ class RowStepper {
         slots_.at(row) = std::move(slot);
     }
 
-    // A turn of all rows begins: forgets what the last one left. The actions, one a row, are given,
-    // or None: then they are taken from their array.
+    // A turn of all rows begins: forgets what the last one left. The actions, one per row, are
+    // given, or None: then they are taken from their array.
     void begin(nb::object actions) {
         for (Flags& flags : flags_) std::fill_n(flags.data(), flags.size(), false);
         infos_->begin();

@@ -1,4 +1,4 @@
-// A pool of environments whose type is not known: what a binding talks to, once a batch.
+// A pool of environments whose type is not known: what a binding talks to, once per batch.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Twin {
 struct PoolSetup {
     size_t num_envs;
     Autoreset autoreset;
-    std::vector<int64_t> time_limits;  // steps an episode, one an environment
+    std::vector<int64_t> time_limits;  // steps per episode, one per environment
     unsigned threads;
     bool adaptive;  // threads only where they pay off
     Buffers buffers;

@@ -55,7 +55,7 @@ struct Result {
     uint32_t status;
 };
 
-// A place in the rings of a worker's mailbox, one an environment: none has more than one ticket
+// A place in the rings of a worker's mailbox, one per environment: none has more than one ticket
 // out.
 struct Slot {
     Result result;

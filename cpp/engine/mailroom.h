@@ -430,7 +430,7 @@ class Mailroom {
     uint32_t workers_;
     uint32_t rows_;
     uint64_t turns_ = 0;
-    std::vector<Known> known_;  // one a worker
+    std::vector<Known> known_;  // one per worker
     Crowding crowding_;         // of this process
 };
 

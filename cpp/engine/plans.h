@@ -68,7 +68,7 @@ class Plans {
     }
 
     const size_t num_envs_;
-    std::vector<std::deque<PlannedEpisode<Params>>> queues_;  // one an environment, or none at all
+    std::vector<std::deque<PlannedEpisode<Params>>> queues_;  // one per environment, or none at all
     mutable std::mutex mutex_;
     std::atomic<bool> are_lacking_{false};
 };

@@ -38,7 +38,7 @@ class Pool final : public AnyPool {
     using Action = typename Env::Action;
     using Options = OptionsOf<Env>;
 
-    // `params`: one for all, or one an environment.
+    // `params`: one for all, or one per environment.
     Pool(PoolSetup setup, std::vector<Params> params)
         : num_envs_(setup.num_envs),
           autoreset_(setup.autoreset),

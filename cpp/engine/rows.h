@@ -1,4 +1,5 @@
-// Where environments write: arrays with one row an environment, and each environment's row of them.
+// Where environments write: arrays with one row per environment, and each environment's row of
+// them.
 #pragma once
 
 #include <algorithm>

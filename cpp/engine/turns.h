@@ -24,8 +24,8 @@ namespace envfleet {
 class Turns final : public TeamWork {
   public:
     // `adaptive`: helpers are used where they pay off, otherwise in every turn. `before_long_wait`
-    // is called by whoever calls run(), at most once a turn, when helpers keep it waiting: they may
-    // wait in turn for something that it holds.
+    // is called by whoever calls run(), at most once per turn, when helpers keep it waiting: they
+    // may wait in turn for something that it holds.
     Turns(Team& team, size_t rows, bool adaptive, std::function<void()> before_long_wait = nullptr)
         : team_(team),
           rows_(rows),
@@ -133,7 +133,7 @@ class Turns final : public TeamWork {
     const bool adaptive_;
     Judge judge_;
     std::unique_ptr<Claim[]> claims_;
-    std::unique_ptr<Claim[]> seen_;  // one a thread
+    std::unique_ptr<Claim[]> seen_;  // one per thread
     const std::function<void()> before_long_wait_;
     const void* work_ = nullptr;
     void (*call_)(const void*, size_t, size_t) = nullptr;

@@ -6,8 +6,8 @@
 // A blocking wake-up across cores costs tens of microseconds, a hand-over between two awake sides
 // a tenth of one. So a waiter stays awake for as long as the other side is likely to answer, and
 // only then sleeps. Staying awake must not steal the core the other side needs: hence the budgets
-// in `Patience`, chosen by whoever knows how many processes share how many cores; and other programs
-// may need it, which `Crowding` notices.
+// in `Patience`, chosen by whoever knows how many processes share how many cores; and other
+// programs may need it, which `Crowding` notices.
 #pragma once
 
 #include <linux/futex.h>

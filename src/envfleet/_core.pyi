@@ -81,7 +81,7 @@ class RowPublisher:
     def put(self, row: int, observation: Any, reward: Any, info: Any) -> bool: ...
 
 class Digests:
-    """What environments have shown since their episodes began, as one number a row; 0 if nobody can tell."""
+    """What environments have shown since their episodes began, as one number per row; 0 if nobody can tell."""
 
     def __init__(
         self,

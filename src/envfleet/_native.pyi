@@ -28,7 +28,7 @@ def make(
 ) -> Pool: ...
 
 class PoolArrays:
-    """Where a pool reads and writes: arrays with one row an environment."""
+    """Where a pool reads and writes: arrays with one row per environment."""
 
     def __init__(
         self,

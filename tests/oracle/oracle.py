@@ -119,7 +119,7 @@ class Actions:
         self._stickiness = np.linspace(0, 0.97, count)
 
     def next(self) -> list[Any]:
-        """One action an environment; the later ones change it less often."""
+        """One action per environment; the later ones change it less often."""
         changes = self._rng.random(len(self._held)) >= self._stickiness
         self._held = [self._space.sample() if new else old for new, old in zip(changes, self._held, strict=True)]
         return list(self._held)

@@ -247,7 +247,7 @@ def test_a_failed_installation_is_not_tried_twice(tmp_path: Path) -> None:
 
 
 class TallyEnv(gymnasium.Env[Any, Any]):
-    """Three steps an episode; the class counts every call of step()."""
+    """Three steps per episode; the class counts every call of step()."""
 
     observation_space = Box(0.0, 1.0, (1,), np.float32)
     action_space = Discrete(2)

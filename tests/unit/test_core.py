@@ -293,7 +293,7 @@ def forked(work: Callable[[], object], exit_code: int = 0) -> Iterator[int]:
 
 
 def shared(workers: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Memory for a mailroom, and a number a worker, that forked processes share."""
+    """Memory for a mailroom, and a number per worker, that forked processes share."""
     size = Mailroom.bytes(workers, workers)
     memory = np.frombuffer(mmap.mmap(-1, size + 64 * workers), np.uint8)
     return memory[:size], memory[size:].view(np.int64)[::8]

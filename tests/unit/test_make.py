@@ -35,7 +35,7 @@ class PlanetEnv(CounterEnv):
 
 @pytest.fixture
 def counter_id() -> Iterator[str]:
-    """A registered environment: five steps an episode, and a keyword of its own."""
+    """A registered environment: five steps per episode, and a keyword of its own."""
     gym.register(TEST_ID, entry_point=PlanetEnv, max_episode_steps=5, kwargs={"gravity": -3.0})
     yield TEST_ID
     del gym.registry[TEST_ID]

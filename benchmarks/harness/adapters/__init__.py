@@ -1,1 +1,1 @@
-"""One file a library: `make(workload, options)` starts its engine. Each runs in that library's own Python."""
+"""One file per library: `make(workload, options)` starts its engine. Each runs in that library's own Python."""

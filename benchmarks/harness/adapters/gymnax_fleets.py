@@ -1,4 +1,4 @@
-"""gymnax: CartPole as one compiled JAX function over all environments, `rounds` steps a call; it resets within them."""
+"""gymnax: CartPole as one compiled JAX function over all environments, `rounds` steps per call, resets included."""
 
 from __future__ import annotations
 

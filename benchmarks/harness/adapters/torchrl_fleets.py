@@ -1,4 +1,4 @@
-"""TorchRL's ParallelEnv: one process an environment, tensors in and out. It resets within its step."""
+"""TorchRL's ParallelEnv: one process per environment, tensors in and out. It resets within its step."""
 
 from __future__ import annotations
 

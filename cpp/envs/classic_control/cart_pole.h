@@ -30,7 +30,7 @@ struct CartPole {
         double length = 0.5;  // half the pole's
         double polemass_length = 0.1 * 0.5;
         double force_mag = 10.0;
-        double tau = 0.02;  // seconds a step
+        double tau = 0.02;  // seconds per step
         std::string kinematics_integrator = "euler";
         double theta_threshold_radians = 12 * 2 * std::numbers::pi / 360;
         double x_threshold = 2.4;

@@ -69,11 +69,11 @@ def _check_window(options: _Options) -> None:
 
 
 def _film(options: _Options) -> int:
-    run_dir = chosen_run(options.run)
     need_no_screen()
     # Late: torch takes seconds to load, and a help text does not need it.
     from envfleet.train.filming.showcase import showcase
 
+    run_dir = chosen_run(options.run)
     shown = showcase(
         run_dir,
         episodes=options.episodes,

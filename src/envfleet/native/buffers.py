@@ -1,4 +1,4 @@
-"""The arrays of a native fleet, one row an environment, in one block."""
+"""The arrays of a native fleet, one row per environment, in one block."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class NativeVectorEnv(FleetVectorEnv):
         threads: How many threads step the environments, the caller's being one. By default as many as pay off,
             measured while running, and never more than the cores.
         env_kwargs: The environment's constructor arguments, and Gymnasium's ``max_episode_steps``.
-        varied: Further arguments, one dict an environment.
+        varied: Further arguments, one dict per environment.
         origins: Where each environment's parameters come from, if they are drawn anew for every episode; takes the
             place of ``varied``.
     """
@@ -220,7 +220,7 @@ def _arguments_of_all(
     if not varied:
         return [env_arguments(spec, kind, env_kwargs)]
     if len(varied) != num_envs:
-        raise ValueError(f"varied must have one dict an environment: expected {num_envs}, got {len(varied)}.")
+        raise ValueError(f"varied must have one dict per environment: expected {num_envs}, got {len(varied)}.")
     check_varied(spec, kind, varied)
     return [env_arguments(spec, kind, {**env_kwargs, **each}) for each in varied]
 

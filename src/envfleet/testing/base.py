@@ -47,7 +47,7 @@ class ContractBase:
         """Return a vector env of these environments.
 
         Args:
-            env_fns: one callable an environment.
+            env_fns: one callable per environment.
             kwargs: any of `copy`, `observation_mode` and `autoreset_mode`, as Gymnasium's constructors take them, and
                 `first_ready` in the contract about it.
         """

@@ -26,7 +26,7 @@ class GymnasiumCalls(ContractBase):
         return [partial(limited, index) for index in range(self.num_envs)]
 
     def test_call_hands_over_arguments_and_returns_a_tuple(self) -> None:
-        """call(name, *args, **kwargs) returns one result an environment, in order."""
+        """call(name, *args, **kwargs) returns one result per environment, in order."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
             self.needs(envs, "call", "get_attr", "set_attr")
             results = envs.call("describe", "hello", mark="?")
@@ -39,7 +39,7 @@ class GymnasiumCalls(ContractBase):
             assert envs.call("index") == tuple(range(self.num_envs))
 
     def test_get_attr_returns_a_tuple_of_values(self) -> None:
-        """get_attr(name) returns one value an environment, before the first reset too."""
+        """get_attr(name) returns one value per environment, before the first reset too."""
         with self.fleet(endless_fns(self.num_envs)) as envs:
             self.needs(envs, "call", "get_attr", "set_attr")
             assert self.attributes(envs, "index") == tuple(range(self.num_envs))

@@ -60,7 +60,7 @@ class FirstReadyContract(Tickets):
         check()
 
     def test_those_that_share_a_process_get_equal_turns(self) -> None:
-        """With one result a time; how many turns a process gets is the machine's to decide."""
+        """With one result at a time; how many turns a process gets is the machine's to decide."""
         with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             processes = np.array(envs.call("process_id"))
             envs.reset()

@@ -27,7 +27,7 @@ def objects(*values: Any) -> np.ndarray[Any, Any]:
 
 ABSENT = object()
 
-# One value an environment (ABSENT: no such key) and the column they must give.
+# One value per environment (ABSENT: no such key) and the column they must give.
 COLUMNS: dict[str, tuple[list[Any], Any]] = {
     "ints": ([1, ABSENT, 3], np.array([1, 0, 3], np.int64)),
     "floats": ([1.5, 2.5, ABSENT], np.array([1.5, 2.5, 0.0])),

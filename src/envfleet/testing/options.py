@@ -49,7 +49,7 @@ class GymnasiumOptions(ContractBase):
 
 
 class OptionsContract(GymnasiumOptions):
-    """Options reach the environments unchanged, are never mutated, and may be one dict an environment."""
+    """Options reach the environments unchanged, are never mutated, and may be one dict per environment."""
 
     @pytest.mark.parametrize("options", [None, {}, {"level": 3, "nested": {"a": [1]}}], ids=repr)
     def test_options_reach_every_environment(self, options: dict[str, Any] | None) -> None:

@@ -98,7 +98,7 @@ def stack_items(space: spaces.Space[Any], items: Sequence[Any]) -> Any:
 
 
 def stack_infos(infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Batch one info dict an environment: for each key a column over the environments and a mask `_key`."""
+    """Batch one info dict per environment: for each key a column over the environments and a mask `_key`."""
     batched: dict[str, Any] = {}
     for key in {key: None for info in infos for key in info}:
         present = {i: info[key] for i, info in enumerate(infos) if key in info}

@@ -136,6 +136,6 @@ def info_dicts() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def info_scripts(num_envs: int) -> st.SearchStrategy[list[list[dict[str, Any]]]]:
-    """Return, for a few steps, one info dict an environment: keys come, go and change their type over time."""
+    """Return, for a few steps, one info dict per environment: keys come, go and change their type over time."""
     step = st.lists(info_dicts(), min_size=num_envs, max_size=num_envs)
     return st.lists(step, min_size=1, max_size=5)

@@ -26,7 +26,7 @@ MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
 
 
 class Story:
-    """What each environment of an oracle says, row by row: the first after its reset, then one a step."""
+    """What each environment of an oracle says, row by row: the first after its reset, then one per step."""
 
     def __init__(self, reference: ReferenceFleet, actions: Sequence[Sequence[Any]], seed: int) -> None:
         num_envs = len(reference.envs)
@@ -141,7 +141,7 @@ class Tickets(RefusedTickets):
             assert_same((observations, rewards), kept)
 
     def test_nobody_starves_however_quickly_the_others_are_sent_back(self) -> None:
-        """With one result a time and everyone sent back at once, all environments get their turns."""
+        """With one result at a time and everyone sent back at once, all environments get their turns."""
         with self.fleet(endless_fns(self.num_envs), first_ready=1) as envs:
             envs.reset()
             envs.send(self.zeros())

@@ -56,7 +56,7 @@ class Agent:
 
     @torch.inference_mode()
     def act(self, observations: Observations, deterministic: bool = True) -> Array:
-        """Actions for a batch of observations [batch, ...], one a row, as `envs.step` takes them.
+        """Actions for a batch of observations [batch, ...], one per row, as `envs.step` takes them.
 
         Args:
             observations: an array [batch, *shape], for Dict spaces a dict of them. For a single observation, give a

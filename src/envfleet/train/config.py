@@ -1,4 +1,4 @@
-"""What a training run is told: one frozen dataclass an algorithm."""
+"""What a training run is told: one frozen dataclass per algorithm."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class A2CConfig(TrainConfig):
         rollout_steps: steps of every copy between two updates.
         actor_lr: Adam's step size for the actor.
         critic_lr: the same for the critic, larger: it has a fixed target to follow.
-        critic_updates: gradient steps of the critic a rollout; the actor takes one.
+        critic_updates: gradient steps of the critic per rollout; the actor takes one.
         gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
         entropy_coef: weight of the bonus for acting at random.
         normalize_advantages: scale each rollout's advantages to mean 0 and variance 1.
@@ -158,7 +158,7 @@ class PPOConfig(TrainConfig):
     Attributes:
         rollout_steps: steps of every copy between two updates.
         epochs: passes over each rollout.
-        minibatch_size: transitions a gradient step.
+        minibatch_size: transitions per gradient step.
         actor_lr: Adam's step size for the actor.
         critic_lr: the same for the critic.
         gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
@@ -196,8 +196,8 @@ class SACConfig(TrainConfig):
     Attributes:
         buffer_size: transitions the replay buffer remembers.
         learning_starts: transitions acted uniformly at random before learning begins.
-        updates_per_step: gradient steps a transition collected.
-        batch_size: transitions a gradient step.
+        updates_per_step: gradient steps per transition collected.
+        batch_size: transitions per gradient step.
         noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
         return_steps: steps whose rewards are added up before the critics' estimate takes over, as the run begins: with
             several, rewards reach earlier states sooner, but an action is credited with what came after it.

@@ -43,7 +43,7 @@ class Act(Protocol):
     """From observations, and whose they are, to actions."""
 
     def __call__(self, observations: Observations, env_ids: Rows | None = None) -> Array:
-        """Actions, one a row."""
+        """Actions, one per row."""
         ...
 
 

@@ -44,7 +44,7 @@ def seeds(seed: Any, num_envs: int) -> list[int | None]:
     if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
         raise TypeError(f"seed must be an int, a sequence of {num_envs} ints or None, got {seed!r}.")
     if len(seed) != num_envs:
-        raise ValueError(f"seed must have one entry an environment: expected {num_envs}, got {len(seed)}.")
+        raise ValueError(f"seed must have one entry per environment: expected {num_envs}, got {len(seed)}.")
     return [None if one is None else _seed(one, f"seed[{i}]") for i, one in enumerate(seed)]
 
 
@@ -68,7 +68,7 @@ def reset_options(options: Any, num_envs: int) -> tuple[Mask, list[dict[str, Any
     if not isinstance(options, list | tuple):
         raise TypeError(f"options must be a dict, a list of {num_envs} dicts or None, got {type(options).__name__}.")
     if len(options) != num_envs:
-        raise ValueError(f"options must have one entry an environment: expected {num_envs}, got {len(options)}.")
+        raise ValueError(f"options must have one entry per environment: expected {num_envs}, got {len(options)}.")
     return everyone, [_checked_options(one, i) for i, one in enumerate(options)]
 
 
@@ -156,7 +156,7 @@ def spread(values: Any, chosen: Sequence[int], num_envs: int) -> list[Any]:
         values = [values] * len(chosen)
     if len(values) != len(chosen):
         raise ValueError(
-            f"values must be a list or tuple with one entry an environment: expected {len(chosen)}, got {len(values)}."
+            f"values must be a list or tuple with one entry per environment: expected {len(chosen)}, got {len(values)}."
         )
     slots: list[Any] = [None] * num_envs
     for index, value in zip(chosen, values, strict=True):

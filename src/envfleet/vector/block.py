@@ -33,7 +33,7 @@ class Activity(IntEnum):
 
 @dataclass(frozen=True)
 class BlockRows:
-    """The rows of the block that belong to a shard: views, one row an environment.
+    """The rows of the block that belong to a shard: views, one row per environment.
 
     Attributes:
         progress: The shard's own: the cell of its ``_core.Progress``, and one that holds an ``Activity``.

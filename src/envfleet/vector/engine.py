@@ -27,7 +27,7 @@ StepResult: TypeAlias = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_
 @final
 @dataclass(frozen=True)
 class ResetOrder:
-    """Reset the environments for which ``mask`` holds; one seed and one options dict an environment."""
+    """Reset the environments for which ``mask`` holds; one seed and one options dict per environment."""
 
     seeds: Sequence[int | None]
     options: Sequence[Options]
@@ -76,7 +76,7 @@ class CallOrder:
 @final
 @dataclass(frozen=True)
 class SetAttrOrder:
-    """Set an attribute of the environments for which ``mask`` holds; one value an environment."""
+    """Set an attribute of the environments for which ``mask`` holds; one value per environment."""
 
     name: str
     values: Sequence[Any]
@@ -95,7 +95,7 @@ class Report:
     """A shard's answer to an order, as far as it does not lie in the block.
 
     Attributes:
-        loose_observations: For each loose leaf of the observation space, one value a row.
+        loose_observations: For each loose leaf of the observation space, one value per row.
         infos: The infos that do not lie in the block.
         results: Of a CallOrder: ``(env index, result)`` for each environment asked.
         failures: In the order of the environments.

@@ -173,7 +173,7 @@ class _LooseLeaf(_Node):
         if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str):
             raise LayoutError(f"{self.path}: expected a sequence of {count} values, got {_brief(value)}")
         if len(value) != count:
-            raise LayoutError(f"{self.path}: expected {count} values, one an environment, got {len(value)}")
+            raise LayoutError(f"{self.path}: expected {count} values, one per environment, got {len(value)}")
         checked.append(list(value))
 
     def copy_value(self, value: Any) -> Any:

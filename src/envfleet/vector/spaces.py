@@ -36,7 +36,7 @@ class EnvFace:
 
 
 def faces_of(envs: Sequence[AnyEnv]) -> list[EnvFace]:
-    """One face an environment; equal ones are one object, so that pickle sends it once."""
+    """One face per environment; equal ones are one object, so that pickle sends it once."""
     faces: list[EnvFace] = []
     for env in envs:
         face = EnvFace.of(env)

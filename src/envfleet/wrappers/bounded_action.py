@@ -113,7 +113,7 @@ class BoundedAction(BatchWrapper):
         actions = np.asarray(actions)
         if actions.shape != self._shape:
             raise InvalidActionError(
-                f"Expected one action an environment, shape {self._shape}, got shape {actions.shape}. "
+                f"Expected one action per environment, shape {self._shape}, got shape {actions.shape}. "
                 "Nothing was stepped."
             )
         return self.env.step(self._map(actions))

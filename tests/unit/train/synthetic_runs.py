@@ -11,7 +11,7 @@ import numpy as np
 from envfleet.train.running.metrics import MetricsWriter
 
 Column = Any
-"""Numbers, one a row; None for an empty cell."""
+"""Numbers, one per row; None for an empty cell."""
 
 
 def make_config(folder: Path, algo: str, **config: Any) -> None:

@@ -167,7 +167,7 @@ def test_a_batch_that_does_not_fit_is_refused_by_name() -> None:
     layout = SpaceLayout(NESTED, "action")
     good = stack_items(NESTED, [NESTED.sample(), NESTED.sample()])
     bad = {**good, "parts": (good["parts"][0], ("one",), good["parts"][2])}
-    with pytest.raises(LayoutError, match=r"action\['parts'\]\[1\]: expected 2 values, one an environment, got 1"):
+    with pytest.raises(LayoutError, match=r"action\['parts'\]\[1\]: expected 2 values, one per environment, got 1"):
         layout.checked(bad, 2)
     with pytest.raises(LayoutError, match=r"action: expected a dict, got int 3"):
         layout.checked(3, 2)

@@ -97,7 +97,7 @@ class Replay(gym.Env[Any, Any]):
 
 
 def replayed(*streams: Any) -> NormalizeObservation:
-    """Return a wrapper that has seen all of the streams, one an environment."""
+    """Return a wrapper that has seen all of the streams, one per environment."""
     arrays = [np.asarray(stream, dtype=np.float64).reshape(len(stream), -1) for stream in streams]
     envs = NormalizeObservation(SyncVectorEnv([partial(Replay, array) for array in arrays]))
     envs.reset()

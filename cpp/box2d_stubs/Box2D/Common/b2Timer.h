@@ -1,5 +1,5 @@
-// Stands in for Box2D's clock, which it reads a dozen times a step to time itself: nobody looks at
-// the result.
+// Stands in for Box2D's clock, which it reads a dozen times per step to time itself: nobody looks
+// at the result.
 #pragma once
 
 #include <Box2D/Common/b2Settings.h>

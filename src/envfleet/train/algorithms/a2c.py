@@ -1,4 +1,4 @@
-"""Advantage actor-critic (A2C): one step of the actor a rollout, several of the critic.
+"""Advantage actor-critic (A2C): one step of the actor per rollout, several of the critic.
 
     rollout ──▶ values, advantages (GAE) ──▶ critic: squared error to the returns, `critic_updates` times
                                          └─▶ actor:  -advantage · log-probability - entropy bonus, once

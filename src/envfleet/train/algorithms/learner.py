@@ -79,7 +79,7 @@ class Learner(Protocol):
         ...
 
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
-        """Actions to explore with, one a row; `env_ids` says whose observations these are, None: everybody's."""
+        """Actions to explore with, one per row; `env_ids` says whose observations these are, None: everybody's."""
         ...
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
@@ -132,7 +132,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         return make_actor(task, layout_of(config))
 
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
-        """Actions drawn from the policy, one a row."""
+        """Actions drawn from the policy, one per row."""
         return self._policy(observations)
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
@@ -333,7 +333,7 @@ def make_critic(task: Task, layout: Layout) -> Critic:
 
 
 def make_policy(actor: Actor, task: Task, steps: int) -> Policy:
-    """A function that draws actions from the actor's policy; `steps` is how often it is called a rollout."""
+    """A function that draws actions from the actor's policy; `steps` is how often it is called per rollout."""
     if QuickPolicy.suits(actor, task.num_envs, task.device):
         return QuickPolicy(actor, steps)
 

@@ -1,6 +1,6 @@
 """Soft actor-critic (SAC): off-policy, for continuous actions.
 
-    rollout ──▶ replay buffer ──▶ batch, `updates_per_step` times a transition:
+    rollout ──▶ replay buffer ──▶ batch, `updates_per_step` times per transition:
         critic       squared error of both estimates to  rewards of some steps + what follows them: gamma to their power
                      · (min of both target estimates - temperature · log-probability), for an action drawn from the
                      policy in the state they led to; `return_steps` steps for `multi_step_share` of the run, then one
@@ -77,7 +77,7 @@ def critic_loss(critic: nn.Module, batch: Transitions, targets: Tensor) -> tuple
     """Half the squared error of each critic, added; and the mean estimate."""
     values: Tensor = critic(batch.observations, batch.actions)
     if values.shape != (len(targets), 2):
-        raise ValueError(f"SAC's critic must give [batch, 2], two estimates a row, got {list(values.shape)}.")
+        raise ValueError(f"SAC's critic must give [batch, 2], two estimates per row, got {list(values.shape)}.")
     # The mean over both critics is half the sum of theirs.
     return functional.mse_loss(values, targets.unsqueeze(-1).expand_as(values)), values.detach().mean()
 
@@ -158,7 +158,7 @@ class SAC:
 
     @torch.inference_mode()
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:
-        """Actions drawn from the policy, one a row of the batch; uniform between -1 and 1 before learning starts."""
+        """Actions drawn from the policy, one per row of the batch; uniform between -1 and 1 before learning starts."""
         noise = self._noise.draw(env_ids)
         if self._collected < self._config.learning_starts:
             actions = uniform(noise)

@@ -83,6 +83,8 @@ class RunFolder:
             remove_partials(self.path, {path.name for path in (self.config, self.metrics, self.actor, self.critic)})
             if self.checkpoint.parent.is_dir():
                 remove_partials(self.checkpoint.parent, {self.checkpoint.name}, private=True)
+            if self.best.is_dir():
+                remove_partials(self.best, (), private=True)
             yield
 
     def create(self, config: TrainConfig, *, custom_networks: bool, history: Mapping[str, Any] | None = None) -> None:

@@ -154,7 +154,7 @@ def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str], *
     """Draws how an agent's return depends on its environment's parameters, one panel per parameter.
 
     Args:
-        table: A row a scenario: the parameter's name and value, the mean return, its 95 % interval, and the
+        table: One row per scenario: the parameter's name and value, the mean return, its 95 % interval, and the
             lowest and highest return of an episode.
         path: Where to: .png, or .pdf and .svg for print.
         title: What stands above it, such as "A2C on LunarLander-v3, 100 episodes per point".

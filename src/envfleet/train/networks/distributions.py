@@ -41,7 +41,7 @@ class ActionDistribution(ABC):
 
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw one action a row from `generator`, by default torch's global one."""
+        """Draw one action per row from `generator`, by default torch's global one."""
 
     @abstractmethod
     def mode(self, outputs: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ class SquashedNormal(ActionDistribution):
         return _normal_log_prob(raw, mean, log_std) - _log_tanh_slope(raw).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
-        """An estimate from one sample a row, [batch]: there is no closed form."""
+        """An estimate from one sample per row, [batch]: there is no closed form."""
         return -self.sample_with_log_prob(outputs)[1]
 
     def _parameters(self, outputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -140,7 +140,7 @@ def _rows(path: Path, columns: Sequence[str], lines: Sequence[str]) -> list[tupl
     for place, cells in rows:
         if len(cells) != len(columns):
             raise ValueError(
-                f"{path}, line {place}: expected {len(columns)} cells, one a column, got {len(cells)}; the file is "
+                f"{path}, line {place}: expected {len(columns)} cells, one per column, got {len(cells)}; the file is "
                 "damaged or not envfleet's. Without that line it can be read again."
             )
     return rows

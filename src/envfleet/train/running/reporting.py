@@ -165,7 +165,7 @@ class LineReporter(Reporter):
 
 @final
 class BarReporter(Reporter):
-    """Draws a progress bar twice a second, from this thread: rich's own would take turns with the training.
+    """Draws a progress bar twice per second, from this thread: rich's own would take turns with the training.
 
     Args:
         clock: the seconds since some moment.
@@ -217,7 +217,7 @@ class BarReporter(Reporter):
 
 @final
 class NotebookReporter(Reporter):
-    """Draws a progress bar below the notebook's cell, twice a second, always in the same place.
+    """Draws a progress bar below the notebook's cell, twice per second, always in the same place.
 
     Args:
         clock: the seconds since some moment.

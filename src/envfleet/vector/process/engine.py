@@ -225,7 +225,7 @@ class ProcessEngine:
     # -- tickets: single environments -----------------------------------------------------------------
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
-        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value per row."""
         self._check_may_send()
         send = self._tickets.steps(rows, loose_actions)
         return partial(self._send_parcels, send) if loose_actions else send

@@ -1,4 +1,4 @@
-"""AsyncVectorEnv: environments in worker processes, some of them a worker, over one shared block."""
+"""AsyncVectorEnv: environments in worker processes, several per worker, over one shared block."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class RayEngine:
     # -- tickets: single environments -----------------------------------------------------------------
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[object]]) -> Callable[[], None]:
-        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value a row."""
+        """What has environments stepped; ``loose_actions`` as in a StepOrder, one value per row."""
         self._actors.check_usable()
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
         pairs = zip(rows.tolist(), parcels, strict=True)

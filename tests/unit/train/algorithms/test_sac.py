@@ -360,7 +360,7 @@ class OneEstimate(nn.Module):
 def test_a_critic_with_one_estimate_is_refused() -> None:
     learner = make(networks=Networks(nn.Linear(3, 4), OneEstimate()))
     (rollout,) = rollouts(learner, 1)
-    with pytest.raises(ValueError, match=r"SAC's critic must give \[batch, 2\], two estimates a row, got \[8, 1\]"):
+    with pytest.raises(ValueError, match=r"SAC's critic must give \[batch, 2\], two estimates per row, got \[8, 1\]"):
         learner.learn(rollout, 0.0)
 
 

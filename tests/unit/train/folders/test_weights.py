@@ -27,11 +27,11 @@ from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.collecting import begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
 from envfleet.train.environments import make_training_envs
+from envfleet.train.folders import weights
 from envfleet.train.folders.checkpoint import load_agent, load_checkpoint, restore_learner, save_checkpoint
 from envfleet.train.folders.folder import RunFolder
 from envfleet.train.folders.weights import load_module, load_tensors, save_tensors
 from envfleet.train.networks.networks import Networks
-from envfleet.train.folders import weights
 from envfleet.train.running.run import resume, train
 
 CPU = torch.device("cpu")

@@ -153,7 +153,7 @@ class TestReadMetrics:
             (b"step,loss\n10,0.", "has no rows"),
             (b"name,age\nAda,36\n", "first line must name the columns"),
             (b"step,loss,loss\n1,2,3\n", "each once"),
-            (b"step,loss\n1,2\n2,3,4\n", "line 3: expected 2 cells, one a column, got 3"),
+            (b"step,loss\n1,2\n2,3,4\n", "line 3: expected 2 cells, one per column, got 3"),
             (b"step,loss\n1,two\n", "line 2: expected a number or an empty cell, got 'two'"),
             (b"\x89PNG\r\n\x1a\n\xff\xfe", "not text"),
         ],
