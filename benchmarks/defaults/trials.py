@@ -18,9 +18,8 @@ Settings = Literal["old", "new"]
 SETTINGS: tuple[Settings, ...] = ("old", "new")
 
 _OLD: Mapping[str, Mapping[str, Any]] = {
-    "a2c": {"normalize_rewards": False, "reward_scale": 0.01},
-    "ppo": {"normalize_rewards": False, "reward_scale": 0.01},
-    "sac": {"normalize_rewards": False, "reward_scale": 0.1},
+    "a2c": {"normalize_observations": False, "normalize_rewards": False, "reward_scale": 0.01},
+    "ppo": {"normalize_observations": False, "normalize_rewards": False, "reward_scale": 0.01},
 }
 """What the defaults were, where they differ from today's: they were chosen for LunarLander-v3."""
 
@@ -81,7 +80,7 @@ def _of(algo: str, times: int = 1) -> tuple[Case, ...]:
         case(GRID_ID, 50_000, "sync"),
         case(MAZE_ID, 30_000, "sync"),
         case("Hopper-v5", 60_000),
-        case("HalfCheetah-v5", 60_000),
+        case("HalfCheetah-v5", 200_000),
     )
 
 

@@ -57,8 +57,8 @@ class TestTrials:
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_old_and_new_differ_in_what_changed_alone(self, case: Case) -> None:
         old, new = case.config("old", 3), case.config("new", 3)
-        assert replace(old, normalize_rewards=True, reward_scale=1.0) == new
-        assert (old.normalize_rewards, old.reward_scale) == (False, 0.01)
+        assert replace(old, normalize_observations=True, normalize_rewards=True, reward_scale=1.0) == new
+        assert (old.normalize_observations, old.normalize_rewards, old.reward_scale) == (False, False, 0.01)
         defaults = config_class(case.algo)(case.env_id)
         same = {name: getattr(new, name) for name in ("seed", "total_steps", "backend", "device", "env_kwargs")}
         assert replace(defaults, **same) == new

@@ -137,6 +137,7 @@ class A2CConfig(TrainConfig):
     algo: ClassVar[str] = "a2c"
 
     total_steps: int = 2_500_000
+    normalize_observations: bool = True
     gamma: float = 0.995
     rollout_steps: int = 128
     actor_lr: float = 1.5e-3
@@ -173,6 +174,7 @@ class PPOConfig(TrainConfig):
 
     algo: ClassVar[str] = "ppo"
 
+    normalize_observations: bool = True
     rollout_steps: int = 256
     epochs: int = 6
     minibatch_size: int = 128

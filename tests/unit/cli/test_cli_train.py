@@ -135,8 +135,8 @@ def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) 
 
 def test_a_preset_that_is_overruled_is_not_named(envfleet: Run, tmp_path: Path) -> None:
     changes = preset_changes("LunarLander-v3", "ppo")
-    assert changes == {"normalize_rewards": False, "reward_scale": 0.01}
-    others = ["--normalize-rewards", "--reward-scale", "2", "--algo", "ppo"]
+    assert changes == {"normalize_observations": False, "normalize_rewards": False, "reward_scale": 0.01}
+    others = ["--normalize-observations", "--normalize-rewards", "--reward-scale", "2", "--algo", "ppo"]
     _, output, _ = envfleet("train", "LunarLander-v3", *others, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
     assert not output
 

@@ -41,7 +41,8 @@ def test_an_environment_without_a_preset_has_the_defaults(algo: str) -> None:
 )
 def test_where_settings_are_tuned_rewards_are_scaled_as_ever(env_id: str, algo: str, reward_scale: float) -> None:
     config = preset(env_id, algo)
-    assert (config.normalize_rewards, config.reward_scale) == (False, reward_scale)
+    assert (config.normalize_observations, config.normalize_rewards) == (False, False)
+    assert config.reward_scale == reward_scale
 
 
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
