@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from envfleet.train.algorithms.registry import preset
+from envfleet.train.algorithms.registry import config_from_dict, preset
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig, config_to_dict
 
 EPISODES = 100
@@ -17,9 +17,6 @@ SIDE_BY_SIDE: Backend = "native"
 """Runs that share the cores must not start processes of their own; the numbers learnt are the same on every backend."""
 
 _QUICK_EPISODES = 2
-
-_BEFORE_THERE_WAS_A_CHOICE = {"normalize_rewards": False}
-"""Settings whose defaults are not what was before they came."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,10 @@ class Study:
         Settings that have come since do not count while they keep what was before.
         """
         today = self.settings(quick=quick)
-        before = {**config_to_dict(type(self.config(0, ALONE))(self.env_id)), **_BEFORE_THERE_WAS_A_CHOICE}
-        return {name: settings.get(name, before[name]) for name in today} == today and set(settings) <= set(today)
+        if not set(settings) <= set(today):
+            return False
+        then = config_to_dict(config_from_dict(self.algo, settings))
+        return {name: then[name] for name in today} == today
 
 
 STUDIES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -130,7 +131,8 @@ def naming_missing_packages(spec: EnvSpec) -> Iterator[None]:
         raw = error.__cause__ if isinstance(error, EnvRaisedError) else error
         said = str(raw).strip()
         if str(spec.entry_point).startswith("gymnasium.envs."):
-            said = f'{spec.id} needs a package: {said.partition(",")[0]}; run\n    pip install "envfleet[envs]"'
+            missing = re.split("[,:]", said)[0]
+            said = f'{spec.id} needs a package: {missing}; run\n    pip install "envfleet[envs]"'
         raise gymnasium.error.DependencyNotInstalled(said) from None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envfleet.randomize import Choice, Distribution, Normal, ParameterTable, Uniform
     from envfleet.redraw import ParameterStream
     from envfleet.testing.base import Fleet
-    from envfleet.train.collecting import BoolArray, Policy, Rows
+    from envfleet.train.collecting import BoolArray, FloatArray, Policy, Rows
     from envfleet.train.folders.folder import AnyPath
     from envfleet.train.folders.trust import AllowImport
     from envfleet.train.judging.plots import ScenarioRow
@@ -52,6 +52,7 @@ __all__ = [
     "EnvState",
     "Fields",
     "Fleet",
+    "FloatArray",
     "Indices",
     "Info",
     "Infos",
@@ -96,6 +97,7 @@ _MODULES = {
     "EnvState": "envfleet.native.env",
     "Fields": "envfleet.native.own.layout",
     "Fleet": "envfleet.testing.base",
+    "FloatArray": "envfleet.train.collecting",
     "Indices": "envfleet.vector.vector_env",
     "Info": "envfleet.vector.infos",
     "Infos": "envfleet.wrappers._common",

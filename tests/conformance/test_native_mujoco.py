@@ -152,7 +152,7 @@ for backend in ("native", "auto"):
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert ran.returncode == 0, ran.stderr
-    assert len(re.findall(r"DependencyNotInstalled: .*gymnasium\[mujoco\]", ran.stdout)) == 2, ran.stdout
+    assert len(re.findall(r"DependencyNotInstalled: .*MuJoCo.*\n.*envfleet\[envs\]", ran.stdout)) == 2, ran.stdout
 
 
 # --- physics ---------------------------------------------------------------------------------------------

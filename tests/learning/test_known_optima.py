@@ -174,7 +174,7 @@ def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: p
         played(learner, SLOPE, config.learning_starts // config.num_envs, progress=config.multi_step_share)
     actions, targets = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
     assert len(actions) >= 2_000
-    slope = np.polyfit(actions, targets / config.reward_scale, 1)[0]
+    slope = np.polyfit(actions, targets / learner._rewards.factor, 1)[0]
     # The noise of the bonus for randomness, over the root of the number of draws.
     assert slope == pytest.approx(1.0, abs=0.3)
 

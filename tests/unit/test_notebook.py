@@ -128,7 +128,8 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
 
 def progress(step: int) -> Progress:
     agent: Any = None
-    return Progress(step, 1_000_000, 65.0, 34, 12.5, {}, agent)
+    envs: Any = None
+    return Progress(step, 1_000_000, 65.0, 34, 12.5, {}, agent, envs)
 
 
 def test_the_bar_is_drawn_twice_per_second(places: Places, capsys: pytest.CaptureFixture[str]) -> None:

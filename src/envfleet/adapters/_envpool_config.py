@@ -19,7 +19,7 @@ from envfleet.errors import UnsupportedError
 from envfleet.make import make_vec
 from envfleet.native.atari import has_atari
 from envfleet.native.env import has_native
-from envfleet.vector.arguments import checked_batch_size, positive_integer, seeds
+from envfleet.vector.arguments import positive_integer, seeds
 from envfleet.vector.vector_env import FleetVectorEnv
 
 _DEFAULT_SEED = 42
@@ -111,7 +111,7 @@ def config_of(task_id: Any, given: Mapping[str, Any]) -> PoolConfig:
         task_id=task_id if not isinstance(task_id, str) else _known_name(task_id),
         spec=spec,
         num_envs=num_envs,
-        batch_size=checked_batch_size(rest.pop("batch_size", None) or None, num_envs),
+        batch_size=_checked_batch_size(rest.pop("batch_size", None) or num_envs, num_envs),
         seed=seed,
         env_seeds=env_seeds,
         num_threads=int(rest.pop("num_threads", 0)),
@@ -152,6 +152,12 @@ def _checked_seeds(rest: dict[str, Any], num_envs: int) -> tuple[int, list[int |
     if isinstance(seed, Sequence | np.ndarray):
         return 0, seeds(list(seed), num_envs)
     return int(seed), seeds(seed, num_envs)
+
+
+def _checked_batch_size(batch_size: Any, num_envs: int) -> int:
+    if positive_integer("batch_size", batch_size) > num_envs:
+        raise ValueError(f"batch_size must be at most num_envs={num_envs}, got {batch_size!r}.")
+    return int(batch_size)
 
 
 def _atari_arguments(given: dict[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def assert_equal(found: Rollout, expected: Rollout) -> None:
     for name in ("observations", "actions", "rewards", "terminated", "truncated", "valid", "final_observations"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
     np.testing.assert_array_equal(found.end.observations, expected.end.observations)
-    assert found.restarted == expected.restarted
+    assert found.fresh == expected.fresh
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 4])
@@ -79,7 +79,7 @@ def test_first_results_lose_and_invent_no_transition(backend: str) -> None:
         while min(map(len, seen)) < 60:
             rollout = first_ready.first_results(lean_of)
             assert rollout.transitions == 2
-            assert rollout.restarted == (not any(seen))
+            assert rollout.fresh == (not any(seen))
             for env in np.flatnonzero(rollout.valid[0]).tolist():
                 before, columns = rollout.observations[0, env], (rollout.actions, rollout.rewards, rollout.terminated)
                 seen[env].append((before.tolist(), *(column[0, env].item() for column in columns)))

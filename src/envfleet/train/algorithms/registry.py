@@ -115,7 +115,7 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     values = dict(plain)
     if "reward_scale" in plain:
         values.setdefault("normalize_rewards", False)  # as it was before there was a choice
-    if "return_steps" in plain:
+    if plain.get("return_steps", 1) != 1:
         values.setdefault("multi_step_share", 1.0)  # likewise
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice

@@ -90,7 +90,7 @@ class TestStatistics:
         assert factor_after(a_rollout([1]), a_rollout([2])) == pytest.approx(one_over_deviation(1, 2 + GAMMA))
 
     def test_not_after_a_reset_of_all(self) -> None:
-        later = dataclasses.replace(a_rollout([2]), restarted=True)
+        later = dataclasses.replace(a_rollout([2]), fresh=True)
         assert factor_after(a_rollout([1]), later) == pytest.approx(one_over_deviation(1, 2))
 
     def test_rows_that_are_no_transitions_change_nothing(self) -> None:
@@ -243,4 +243,4 @@ class TestRuns:
 
 @pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP], ids=["NEXT_STEP", "SAME_STEP"])
 def test_a_rollout_knows_whether_it_follows_a_reset(mode: AutoresetMode) -> None:
-    assert [rollout.restarted for rollout in rollouts(mode, 3, 2, 4)] == [True, False, False]
+    assert [rollout.fresh for rollout in rollouts(mode, 3, 2, 4)] == [True, False, False]

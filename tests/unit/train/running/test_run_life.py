@@ -154,7 +154,10 @@ class TestInitialWeights:
             (changed("a2c", hidden_sizes=(9,)), r"hidden_sizes=\(8,\) there and \(9,\) here"),
             (changed("a2c", activation="relu"), "activation='tanh' there and 'relu' here"),
             (A2CConfig("CartPole-v1", hidden_sizes=(8,)), "A run cannot start from these weights.*has shape"),
-            (changed("sac", activation="tanh"), "A run cannot start from these weights.*A2C and PPO count as one"),
+            (
+                changed("sac", activation="tanh", normalize_observations=True),
+                "A run cannot start from these weights.*A2C and PPO count as one",
+            ),
         ],
         ids=["layers", "activation", "spaces", "algorithm"],
     )
