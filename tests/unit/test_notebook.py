@@ -143,7 +143,7 @@ def test_the_bar_is_drawn_twice_per_second(places: Places, capsys: pytest.Captur
     assert "A&lt;b&gt;-v0" in places.shown[-1]["text/html"]
     assert places.shown[-1]["text/plain"].endswith("  return 12.5  1:05, 1:37 left")
     assert 'value="0.0260"' in places.shown[-1]["text/html"]
-    agent: Any = None
+    agent: Any = SimpleNamespace(config=A2CConfig("CartPole-v1"))
     reporter.end(TrainingResult(Path("runs/x"), agent, 30_000, 100.0, None, finished=False))
     assert 'value="0.0300"' in places.shown[-1]["text/html"]
     assert capsys.readouterr().out.startswith("Stopped at 30,000 of 1,000,000 steps")
