@@ -50,8 +50,7 @@ class Catch(gymnasium.Env):
 def main(total_steps: int = 50_000, episodes: int = 200) -> None:
     """Train on 16 boards at once, then count how many balls are caught."""
     gymnasium.register("Catch-v0", lambda **arguments: FrameStackObservation(Catch(**arguments), 2))
-    config = PPOConfig("Catch-v0", num_envs=16, total_steps=total_steps, rollout_steps=64, normalize_rewards=False)
-    result = train(config)
+    result = train(PPOConfig("Catch-v0", num_envs=16, total_steps=total_steps, rollout_steps=64))
     score = evaluate(result.agent, episodes=episodes)
     print(f"{(1 + score.mean_return) / 2:.0%} of {episodes} balls caught")
     print(f"video: {showcase(result.run_dir, episodes=5).path}")

@@ -134,7 +134,8 @@ def test_the_entropy_bonus_points_to_chance() -> None:
 
 
 def test_an_action_that_paid_becomes_likelier() -> None:
-    learner = make(actor_lr=2e-3, critic_lr=3e-3, critic_updates=8, entropy_coef=0.0, gamma=0.0, reward_scale=10.0)
+    plain: dict[str, Any] = {"normalize_observations": False, "entropy_coef": 0.0, "gamma": 0.0, "reward_scale": 10.0}
+    learner = make(actor_lr=2e-3, critic_lr=3e-3, critic_updates=8, **plain)
     data = rollout(learner)
     data.rewards[:] = data.actions
     for _ in range(20):

@@ -168,7 +168,8 @@ def test_step_sizes_fall_or_stay(anneal: bool, rate: float) -> None:
 
 
 def test_an_action_that_paid_becomes_likelier() -> None:
-    learner = make(actor_lr=1e-3, critic_lr=2e-3, entropy_coef=0.0, gamma=0.0, reward_scale=10.0)
+    plain: dict[str, Any] = {"normalize_observations": False, "entropy_coef": 0.0, "gamma": 0.0, "reward_scale": 10.0}
+    learner = make(actor_lr=1e-3, critic_lr=2e-3, **plain)
     data = rollout(learner)
     data.rewards[:] = data.actions
     for _ in range(10):
