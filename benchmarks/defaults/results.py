@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from envfleet.train.algorithms.registry import config_from_dict
 from envfleet.train.atomic_files import replacing
+from envfleet.train.config import config_to_dict
 
 from .trials import Case, Settings
 
@@ -44,7 +46,7 @@ class ResultFile:
         """What is there, in order; runs whose configuration was another than today's do not count any more."""
         entry = self._everything()["cases"].get(case.name, {"configs": {}, "runs": []})
         runs = [Outcome(**plain) for plain in entry["runs"]]
-        return tuple(run for run in runs if entry["configs"].get(run.settings) == case.plain_config(run.settings))
+        return tuple(run for run in runs if _was_trained_with(entry["configs"].get(run.settings), case, run.settings))
 
     def add(self, case: Case, outcome: Outcome, about: Mapping[str, Any]) -> None:
         """Put one run among the others; `about` says by which command, and where, the last ones were made."""
@@ -62,6 +64,15 @@ class ResultFile:
             return {"cases": {}}
         found: dict[str, Any] = json.loads(self.path.read_text())
         return found
+
+
+def _was_trained_with(plain: Mapping[str, Any] | None, case: Case, settings: Settings) -> bool:
+    """Whether a configuration is that of today; settings that have come since count as for runs of earlier versions."""
+    if plain is None:
+        return False
+    today = case.plain_config(settings)
+    then = config_to_dict(config_from_dict(case.algo, plain))
+    return {name: then[name] for name in today} == today
 
 
 def _entry(case: Case, runs: Sequence[Outcome]) -> dict[str, Any]:
