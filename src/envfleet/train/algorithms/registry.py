@@ -59,6 +59,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             {
                 "total_steps": 20_000,
                 "normalize_rewards": False,
+                "reward_scale": 1.0,
                 "learning_starts": 5_000,
                 "updates_per_step": 1.0,
                 "return_steps": 1,
