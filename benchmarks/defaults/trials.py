@@ -65,24 +65,22 @@ class Case:
         return {name: value for name, value in config_to_dict(self.config(settings, 0)).items() if name != "seed"}
 
 
-def _of(algo: str, times: int = 1) -> tuple[Case, ...]:
-    def case(env_id: str, steps: int, backend: BackendName = "native", **env_kwargs: Any) -> Case:
-        return Case(env_id, algo, times * steps, backend, env_kwargs)
-
-    return (
-        case("Acrobot-v1", 60_000),
-        case("MountainCar-v0", 60_000),
-        case("Pendulum-v1", 60_000),
-        case("FrozenLake-v1", 100_000),
-        case("Taxi-v4", 100_000),
-        # By itself an episode would last until the goal is found, which a bad agent never does.
-        case("CliffWalking-v1", 50_000, max_episode_steps=200),
-        case(GRID_ID, 50_000, "sync"),
-        case(MAZE_ID, 30_000, "sync"),
-        case("Hopper-v5", 60_000),
-        case("HalfCheetah-v5", 200_000),
-    )
-
-
-CASES = (*_of("ppo"), *_of("a2c", times=3))
-"""A2C learns less from a step, and makes up for it by being faster: it gets three times as many."""
+CASES = (
+    Case("Acrobot-v1", "ppo", 60_000),
+    Case("MountainCar-v0", "ppo", 60_000),
+    Case("Pendulum-v1", "ppo", 60_000),
+    Case("FrozenLake-v1", "ppo", 100_000),
+    Case("Taxi-v4", "ppo", 100_000),
+    # By itself an episode would last until the goal is found, which a bad agent never does.
+    Case("CliffWalking-v1", "ppo", 50_000, env_kwargs={"max_episode_steps": 200}),
+    Case(GRID_ID, "ppo", 50_000, "sync"),
+    Case(MAZE_ID, "ppo", 30_000, "sync"),
+    Case("Hopper-v5", "ppo", 60_000),
+    Case("HalfCheetah-v5", "ppo", 200_000),
+    # A2C learns less from a step, and makes up for it by being faster: it gets more of them.
+    Case("Acrobot-v1", "a2c", 180_000),
+    Case("MountainCar-v0", "a2c", 180_000),
+    Case("FrozenLake-v1", "a2c", 200_000),
+    Case(GRID_ID, "a2c", 150_000, "sync"),
+    Case("HalfCheetah-v5", "a2c", 300_000),
+)

@@ -57,9 +57,11 @@ class TestTrials:
     @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
     def test_old_and_new_differ_in_what_changed_alone(self, case: Case) -> None:
         old, new = case.config("old", 3), case.config("new", 3)
-        assert replace(old, normalize_observations=True, normalize_rewards=True, reward_scale=1.0) == new
-        assert (old.normalize_observations, old.normalize_rewards, old.reward_scale) == (False, False, 0.01)
         defaults = config_class(case.algo)(case.env_id)
+        changed = ("normalize_observations", "normalize_rewards", "reward_scale")
+        assert replace(old, **{name: getattr(defaults, name) for name in changed}) == new
+        assert (old.normalize_observations, old.normalize_rewards) == (False, False)
+        assert old.reward_scale == {"a2c": 0.01, "ppo": 0.01, "sac": 0.1}[case.algo]
         same = {name: getattr(new, name) for name in ("seed", "total_steps", "backend", "device", "env_kwargs")}
         assert replace(defaults, **same) == new
 

@@ -221,6 +221,7 @@ class SACConfig(TrainConfig):
     total_steps: int = 300_000
     hidden_sizes: tuple[int, ...] = (128, 128)
     activation: Literal["tanh", "relu"] = "relu"
+    reward_scale: float = 10.0
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
     updates_per_step: float = 1.0

@@ -62,6 +62,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             {
                 "total_steps": 20_000,
                 "normalize_rewards": False,
+                "reward_scale": 1.0,
                 "learning_starts": 5_000,
                 "return_steps": 1,
             }
