@@ -163,9 +163,10 @@ class LineReporter(Reporter):
         self._next_time = self._clock() + _LINE_SECONDS
 
 
-@final
-class BarReporter(Reporter):
-    """Draws a progress bar twice per second, from this thread: rich's own would take turns with the training.
+class _BarReporter(Reporter):
+    """Draws a progress bar twice per second, from the training's own thread.
+
+    A subclass says where: `_open`, `_draw`, and `_close`, which also prints how the run ended.
 
     Args:
         clock: the seconds since some moment.
@@ -178,62 +179,9 @@ class BarReporter(Reporter):
 
     def begin(self, config: TrainConfig, run_dir: Path, plan: str, step: int) -> None:
         """Say what is about to happen and show the bar."""
-        title, *details = _heading(config, run_dir, plan, step)
-        self._bar = _rich_bar()
-        self._bar.console.print(title, style="bold", highlight=False)
-        for line in details:
-            self._bar.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
         self._total = config.total_steps
         self._pace = _Pace(self._clock(), step)
-        self._task = self._bar.add_task("", total=self._total, completed=step, facts=_of(step, self._total))
-        self._bar.start()
-        self._bar.refresh()
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._bar.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
-
-    def report(self, progress: Progress) -> None:
-        """Draw the bar again if it is time."""
-        now = self._clock()
-        self._latest = progress
-        self._pace.note(now, progress.step)
-        if now >= self._drawn + _BAR_SECONDS:
-            self._drawn = now
-            facts = f"{_facts(progress, self._pace)}, {duration(self._pace.seconds_left(progress))} left"
-            self._bar.update(self._task, completed=progress.step, facts=facts)
-            self._bar.refresh()
-
-    def end(self, result: TrainingResult | None) -> None:
-        """Leave the bar as it is and say how it ended."""
-        if result is not None and self._latest is not None:
-            # The last rollout that fits in may well end before the last step.
-            completed = self._total if result.finished else result.step
-            self._bar.update(self._task, completed=completed, facts=_facts(self._latest, self._pace))
-        self._bar.stop()
-        if result is not None:
-            self._bar.console.print(_ending(result, self._total), highlight=False, markup=False, soft_wrap=True)
-
-
-@final
-class NotebookReporter(Reporter):
-    """Draws a progress bar below the notebook's cell, twice per second, always in the same place.
-
-    Args:
-        clock: the seconds since some moment.
-    """
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._drawn = -_BAR_SECONDS
-        self._latest: Progress | None = None
-        self._display = Display()
-
-    def begin(self, config: TrainConfig, run_dir: Path, plan: str, step: int) -> None:
-        """Say what is about to happen and show the bar."""
-        self._head = list(_heading(config, run_dir, plan, step))
-        self._total = config.total_steps
-        self._pace = _Pace(self._clock(), step)
+        self._open(list(_heading(config, run_dir, plan, step)))
         self._draw(step, _of(step, self._total))
 
     def report(self, progress: Progress) -> None:
@@ -251,11 +199,58 @@ class NotebookReporter(Reporter):
         if result is not None and self._latest is not None:
             # The last rollout that fits in may well end before the last step.
             self._draw(self._total if result.finished else result.step, _facts(self._latest, self._pace))
-        if result is not None:
-            print(_ending(result, self._total), flush=True)
+        self._close("" if result is None else _ending(result, self._total))
+
+    @abstractmethod
+    def _open(self, heading: list[str]) -> None: ...
+
+    @abstractmethod
+    def _draw(self, step: int, facts: str) -> None: ...
+
+    @abstractmethod
+    def _close(self, ending: str) -> None: ...
+
+
+@final
+class BarReporter(_BarReporter):
+    """A bar in a terminal. Rich's own drawing would take turns with the training."""
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    def _open(self, heading: list[str]) -> None:
+        title, *details = heading
+        self._bar = _rich_bar()
+        self._bar.console.print(title, style="bold", highlight=False)
+        for line in details:
+            self.say(line)
+        self._task = self._bar.add_task("", total=self._total, facts="")
+        self._bar.start()
 
     def _draw(self, step: int, facts: str) -> None:
-        self._display.show("\n".join([*self._head, facts]), step / self._total)
+        self._bar.update(self._task, completed=step, facts=facts)
+        self._bar.refresh()
+
+    def _close(self, ending: str) -> None:
+        self._bar.stop()
+        if ending:
+            self._bar.console.print(ending, highlight=False, markup=False, soft_wrap=True)
+
+
+@final
+class NotebookReporter(_BarReporter):
+    """A bar below the notebook's cell, always in the same place."""
+
+    def _open(self, heading: list[str]) -> None:
+        self._display, self._heading = Display(), heading
+
+    def _draw(self, step: int, facts: str) -> None:
+        self._display.show("\n".join([*self._heading, facts]), step / self._total)
+
+    def _close(self, ending: str) -> None:
+        if ending:
+            print(ending, flush=True)
 
 
 def _rich_bar() -> RichProgress:
