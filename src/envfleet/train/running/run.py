@@ -31,7 +31,7 @@ from envfleet.train.networks.networks import Networks
 from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
-from envfleet.train.running.memory import give_back_memory
+from envfleet.train.folders.memory import give_back_memory
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training

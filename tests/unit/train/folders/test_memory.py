@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envfleet.train.running.memory import give_back_memory
+from envfleet.train.folders.memory import give_back_memory
 
 MEGABYTE = 2**20
 
