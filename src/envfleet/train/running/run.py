@@ -26,12 +26,12 @@ from envfleet.train.environments import make_task, make_training_envs
 from envfleet.train.folders.checkpoint import check_networks, load_checkpoint, save_checkpoint
 from envfleet.train.folders.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.folders.initial_weights import InitialWeights
+from envfleet.train.folders.memory import give_back_memory
 from envfleet.train.folders.trust import AllowImport
 from envfleet.train.networks.networks import Networks
 from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
 from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
-from envfleet.train.folders.memory import give_back_memory
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
