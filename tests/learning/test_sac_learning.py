@@ -34,7 +34,8 @@ def _seeded() -> Iterator[None]:
 
 def learnt(make_env: str | Callable[[], gym.Env[Any, Any]], mode: AutoresetMode, **settings: Any) -> SAC:
     """A learner at the end of its run."""
-    simple = {"batch_size": 128, "updates_per_step": 1.0, "return_steps": 1, "normalize_rewards": False}
+    simple = {"batch_size": 128, "updates_per_step": 1.0, "return_steps": 1}
+    simple |= {"normalize_rewards": False, "reward_scale": 1.0}
     config = SACConfig("a test's", **{"num_envs": 4, "learning_starts": 100, **simple, **settings})
     envs = make_vec(make_env, config.num_envs, "sync", vector_kwargs={"autoreset_mode": mode})
     bounded = BoundedAction(envs)
