@@ -32,7 +32,7 @@ class GymnasiumRealEnvironments(ContractBase):
     @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
     @pytest.mark.parametrize("env_id", [env_id for env_id, (_, infos_are_right) in REAL.items() if infos_are_right])
     def test_real_environments_equal_gymnasium(self, env_id: str, mode: AutoresetMode) -> None:
-        """Real environments give Gymnasium's numbers, and those of single environments stepped by hand."""
+        """Real environments are bit-identical to Gymnasium's, and to single environments stepped by hand."""
         steps, infos_are_right = REAL[env_id]
         fns = [partial(gym.make, env_id) for _ in range(3)]
         _import_quietly(fns[0])
