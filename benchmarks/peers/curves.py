@@ -62,6 +62,7 @@ _CARTPOLE = Comparison(
         max_grad_norm=0.5,
         adam_beta2=0.999,
         reward_scale=1.0,
+        normalize_rewards=False,
         hidden_sizes=(64, 64),
         activation="tanh",
         normalize_observations=False,
@@ -81,7 +82,7 @@ _CARTPOLE = Comparison(
         "normalize_advantage": True,
     },
 )
-# One environment, one update a step, the textbook's independent noise and one-step targets: Stable-Baselines3's SAC.
+# One environment, one update per step, the textbook's independent noise and one-step targets: Stable-Baselines3's SAC.
 _PENDULUM = Comparison(
     "pendulum-sac",
     SACConfig(
@@ -103,6 +104,7 @@ _PENDULUM = Comparison(
         initial_temperature=1.0,
         max_grad_norm=0.0,
         reward_scale=1.0,
+        normalize_rewards=False,
         hidden_sizes=(256, 256),
         activation="relu",
         normalize_observations=False,
