@@ -285,7 +285,7 @@ def _make_automatically(wanted: FleetRequest) -> tuple[Backend, FleetVectorEnv]:
             remarks += f" Not {backend.name}, which does not support {error}."
         except Exception as error:
             remarks += f" Not {backend.name}, which failed: {type(error).__name__}: {str(error).rstrip('.')}."
-    plan = _plan(wanted)
+    plan = plan_for(wanted)
     chosen = backends.find(plan.backend)
     assert chosen is not None
     arguments.check_vector_kwargs(chosen, wanted.vector_kwargs)
@@ -294,7 +294,8 @@ def _make_automatically(wanted: FleetRequest) -> tuple[Backend, FleetVectorEnv]:
     return chosen, envs
 
 
-def _plan(wanted: FleetRequest) -> Plan:
+def plan_for(wanted: FleetRequest) -> Plan:
+    """Returns the backend for Python environments: the one that an argument needs, or that a measurement suggests."""
     decided = backends.decided_by(wanted.vector_kwargs)
     if decided is not None:
         backend, argument = decided

@@ -110,7 +110,7 @@ def test_vector_wrappers_of_envfleet_may_be_inside() -> None:
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
 def test_other_autoreset_modes_are_refused(mode: str) -> None:
-    with fleet(autoreset_mode=mode) as envs, pytest.raises(ValueError, match=r"SAME_STEP.*SameStep"):
+    with fleet(autoreset_mode=mode) as envs, pytest.raises(ValueError, match=r"SAME_STEP.*SAME_STEP"):
         as_vec_env(envs)
 
 

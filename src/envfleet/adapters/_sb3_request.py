@@ -16,10 +16,11 @@ from envfleet._single import is_function, spec_of
 from envfleet.adapters._sb3_monitor import FleetMonitor
 from envfleet.adapters._sb3_single import SingleEnv
 from envfleet.errors import UnsupportedError
-from envfleet.make import _plan, make_vec
+from envfleet.make import make_vec, plan_for
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.randomize import ParameterTable
 from envfleet.vector.arguments import positive_integer
+from envfleet.vector.spaces import checked_mode
 from envfleet.vector.vector_env import FleetVectorEnv
 
 _BACKENDS = {DummyVecEnv: "sync", SubprocVecEnv: "process"}
@@ -83,7 +84,7 @@ class Sb3Request:
     def _of_python(self) -> FleetVectorEnv:
         name, sentence, further = self.backend, "", {}
         if name == backends.AUTO:
-            plan = _plan(self._fleet_request(self.vector_kwargs))  # without ranks: nothing is logged
+            plan = plan_for(self._fleet_request(self.vector_kwargs))  # without ranks: nothing is logged
             name, sentence, further = plan.backend, plan.sentence, plan.vector_kwargs
         backend = backends.find(name)
         assert backend is not None
@@ -134,7 +135,7 @@ def _checked_backend(vec_env_cls: Any, backend: Any) -> str:
 
 def _vector_kwargs(given: dict[str, Any]) -> dict[str, Any]:
     mode = given.setdefault("autoreset_mode", _SAME_STEP)
-    if mode not in (_SAME_STEP, _SAME_STEP.value):
+    if checked_mode(mode) is not _SAME_STEP:
         raise ValueError(f"Stable-Baselines3 needs autoreset_mode='SameStep', the default here, got {mode!r}.")
     if not given.setdefault("copy", True):
         raise ValueError("Stable-Baselines3 keeps observations beyond the next step: leave copy=False out.")

@@ -305,7 +305,7 @@ def _check_fleet(envs: Any) -> None:
         raise TypeError(
             f"as_vec_env needs a fleet of envfleet.make_vec, or a vector wrapper around one, got {type(envs).__name__}."
         )
-    how = 'make_vec(..., vector_kwargs={"autoreset_mode": "SameStep"})'
+    how = 'make_vec(..., autoreset_mode="SAME_STEP")'
     if fleet.autoreset_mode is not AutoresetMode.SAME_STEP:
         raise ValueError(
             "Stable-Baselines3 takes the first observation of the next episode in the step that ends one, which is "

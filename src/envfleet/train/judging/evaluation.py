@@ -109,7 +109,8 @@ def evaluate_in(envs: FleetVectorEnv, agent: Agent, *, episodes: int, seed: int)
         seed: the first of the environments' own seeds, which `evaluation_seed` gives.
     """
     (quotas,) = _rounds(episodes, envs.num_envs, randomised=False)
-    played = _play(agent, envs, quotas, seed, deterministic=True)
+    with seeded(agent, seed):
+        played = _play(agent, envs, quotas, seed, deterministic=True)
     scores, lengths, _ = zip(*played, strict=True)
     return Evaluation(agent.config.env_id, seed, returns=scores, lengths=lengths, parameters={})
 

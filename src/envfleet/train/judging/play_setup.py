@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -161,9 +162,13 @@ def _same_layout(one: Space[Any], other: Space[Any]) -> bool:
 def seeded(agent: Agent, seed: int) -> Iterator[None]:
     """Let an agent draw what `seed` fixes, and leave every generator as it was: a training under way notices nothing.
 
-    Torch's generators are among them for the sake of environments and networks that draw from these.
+    Torch's, NumPy's and Python's global ones are among them, for the sake of environments and networks that draw from
+    these.
     """
+    pythons, numpys = random.getstate(), np.random.get_state(legacy=False)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())), ExitStack() as stack:
+        stack.callback(np.random.set_state, numpys)
+        stack.callback(random.setstate, pythons)
         torch.manual_seed(seed)
         if isinstance(agent, Agent):  # what else plays like one draws as it likes
             stack.enter_context(agent.seeded(seed))

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, final
-
-import numpy as np
-import torch
 
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
@@ -17,7 +12,7 @@ from envfleet.train.atomic_files import replacing
 from envfleet.train.config import TrainConfig
 from envfleet.train.folders.folder import RunFolder
 from envfleet.train.judging.evaluation import evaluate_in
-from envfleet.train.judging.play_setup import PlaySetup, evaluation_seed
+from envfleet.train.judging.play_setup import PlaySetup, evaluation_seed, seeded
 from envfleet.train.judging.scores import Evaluation
 from envfleet.vector import FleetVectorEnv
 
@@ -60,8 +55,9 @@ class PeriodicEvaluation:
 
     def run(self, step: int) -> float:
         """Evaluate the policy as it is after `step` steps, and keep its weights if it is the best; the mean return."""
-        with _generators_kept(), _in_eval_mode(self._agent):
-            found = evaluate_in(self._fleet(), self._agent, episodes=self._config.eval_episodes, seed=self._seed)
+        if self._envs is None:
+            self._envs = self._fleet()
+        found = evaluate_in(self._envs, self._agent, episodes=self._config.eval_episodes, seed=self._seed)
         self.latest = found.mean_return
         if self.best is None or self.latest > self.best:
             self.best = self.latest
@@ -83,11 +79,10 @@ class PeriodicEvaluation:
         self.latest, self.best = state["latest"], state["best"]
 
     def _fleet(self) -> FleetVectorEnv:
-        if self._envs is None:
-            num_envs = min(self._config.num_envs, self._config.eval_episodes)
-            setup = PlaySetup.of(self._agent, None, None, None)
-            self._envs = setup.make_fleet(num_envs, self._seed, self._config.backend)
-        return self._envs
+        num_envs = min(self._config.num_envs, self._config.eval_episodes)
+        setup = PlaySetup.of(self._agent, None, None, None)
+        with seeded(self._agent, self._seed):
+            return setup.make_fleet(num_envs, self._seed, self._config.backend)
 
     def _keep(self, found: Evaluation, step: int) -> None:
         best = RunFolder(self._folder.best)
@@ -96,25 +91,3 @@ class PeriodicEvaluation:
             temporary.write_text(json.dumps({"step": step, **found.to_json_dict()}, indent=2) + "\n")
         if not best.config.exists():
             best.create(self._config, custom_networks=self._custom_networks)
-
-
-@contextmanager
-def _generators_kept() -> Iterator[None]:
-    """Leaves the global generators of torch, NumPy and Python as they were."""
-    states = random.getstate(), np.random.get_state(legacy=False)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-
-
-@contextmanager
-def _in_eval_mode(agent: Agent) -> Iterator[None]:
-    training = agent.actor.training
-    agent.actor.eval()
-    try:
-        yield
-    finally:
-        agent.actor.train(training)
