@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from films import read_video
 from players import Coin, Player, trained_run, zeros
 
 from envfleet import uniform
@@ -170,23 +170,10 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 # -- the film --------------------------------------------------------------------------------------------
 
 
-def film(path: Path) -> tuple[dict[str, Any], Any]:
-    """What ffmpeg says about a film, and its frames."""
-    with warnings.catch_warnings():
-        # imageio-ffmpeg leaves the pipes of its reader to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        reader = imageio_ffmpeg.read_frames(path)
-        meta = next(reader)
-        width, height = meta["size"]
-        frames = [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
-        del reader
-    return meta, np.array(frames)
-
-
 def test_small_pictures_are_enlarged_and_the_caption_is_below_them(tmp_path: Path) -> None:
-    bare = film(showcase(Player(), episodes=1, path=tmp_path / "a.mp4", caption=False).path)[1]
+    bare = read_video(showcase(Player(), episodes=1, path=tmp_path / "a.mp4", caption=False).path)[1]
     assert bare.shape[1:] == (8 * 24, 8 * 60, 3)
-    with_caption = film(showcase(Player(), episodes=1, path=tmp_path / "b.mp4").path)[1]
+    with_caption = read_video(showcase(Player(), episodes=1, path=tmp_path / "b.mp4").path)[1]
     assert with_caption.shape[1] > bare.shape[1]
     assert with_caption.shape[2] == bare.shape[2]
     pictures, captions = with_caption[:, : 8 * 24].astype(int), with_caption[:, 8 * 24 :].astype(int)
@@ -232,7 +219,7 @@ def test_a_gif(tmp_path: Path) -> None:
     result = showcase(Player(), episodes=1, path=tmp_path / "watch.gif")
     assert result.path.read_bytes().startswith(b"GIF89a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["watch.gif", "watch.png"]
-    meta, frames = film(result.path)
+    meta, frames = read_video(result.path)
     assert meta["duration"] == pytest.approx((1 + 40 + 20) / 20, abs=0.1)
     np.testing.assert_array_equal(frames[3][100, :16], np.full((16, 3), 40))  # colours are kept to the last bit
     assert frames[3][14 * 8, 4 * 8].tolist() == [255, 255, 255]
@@ -243,7 +230,7 @@ def test_a_mosaic_shows_all_episodes_at_once_and_which_have_ended(tmp_path: Path
     result = showcase(Player(), episodes=6, seed=0, path=tmp_path / "b.mp4", mosaic=True, caption=False)
     assert (result.returns, result.lengths) == (serial.returns, serial.lengths)
     assert result.still.read_bytes() == serial.still.read_bytes()
-    frames = film(result.path)[1]
+    frames = read_video(result.path)[1]
     assert len(frames) == 1 + max(result.lengths) + 20
     height, width = frames.shape[1:3]
     rows = 3 if height > width / 2.5 else 2

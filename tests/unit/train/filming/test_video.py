@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import matplotlib.image
 import numpy as np
 import numpy.typing as npt
 import pytest
+from films import read_video
 
 from envfleet.train.filming.stills import write_still
 from envfleet.train.filming.video import write_video
@@ -24,18 +24,6 @@ def moving_square(count: int, height: int = 64, width: int = 96) -> Frames:
     for index, frame in enumerate(frames):
         frame[16:40, 4 + 4 * index : 28 + 4 * index] = (230, 60, 30)
     return frames
-
-
-def read_video(path: Path) -> tuple[dict[str, Any], Frames]:
-    with warnings.catch_warnings():
-        # imageio-ffmpeg leaves the pipes of its reader to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        reader = imageio_ffmpeg.read_frames(path)
-        meta = next(reader)
-        width, height = meta["size"]
-        frames = [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
-        del reader
-    return meta, np.array(frames)
 
 
 def test_a_video_shows_every_frame(tmp_path: Path) -> None:
