@@ -20,7 +20,7 @@ from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
 
 
-class EnvIdField:
+class EnvReference:
     """The field `env_id`: takes a text, or a class or function, and gives the text that stands for it.
 
     The text carries the class or function along (see `NamedMaker`), so that it need not be imported again.
@@ -86,7 +86,7 @@ class TrainConfig(ABC):
 
     algo: ClassVar[str]
 
-    env_id: EnvIdField = EnvIdField()
+    env_id: EnvReference = EnvReference()
     _: KW_ONLY
     num_envs: int = 10
     seed: int = 0
