@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -19,14 +20,19 @@ namespace envfleet {
 namespace nb = nanobind;
 
 // The memory of such arrays. A block of malloc's is as much longer as a cache line is; the array
-// begins at the first cache line after its head.
+// begins at the first cache line after its head. Small blocks are kept when they are freed, as
+// NumPy keeps its own: a step needs the same few again. All of it is called with the GIL held.
 class CacheLineMemory {
   public:
     static constexpr size_t line = 64;
 
     static void* allocate(void*, size_t size) {
-        if (size > std::numeric_limits<size_t>::max() - line) return nullptr;
-        return placed(std::malloc(size + line), size);
+        if (size > std::numeric_limits<size_t>::max() - 2 * line) return nullptr;
+        const size_t lines = (size + line - 1) / line;
+        if (lines < kept.size() && kept[lines].count > 0) {
+            return kept[lines].blocks[--kept[lines].count];
+        }
+        return placed(std::malloc((lines + 1) * line), lines * line);
     }
     static void* allocate_zeros(void* context, size_t count, size_t size) {
         if (size != 0 && count > std::numeric_limits<size_t>::max() / size) return nullptr;
@@ -41,7 +47,13 @@ class CacheLineMemory {
         return moved;
     }
     static void release(void*, void* data, size_t) {
-        if (data != nullptr) std::free(head_of(data)->block);
+        if (data == nullptr) return;
+        const size_t lines = head_of(data)->size / line;
+        if (lines < kept.size() && kept[lines].count < kept[lines].blocks.size()) {
+            kept[lines].blocks[kept[lines].count++] = data;
+        } else {
+            std::free(head_of(data)->block);
+        }
     }
 
     // What NumPy frees and resizes an array with that lies here.
@@ -55,8 +67,13 @@ class CacheLineMemory {
   private:
     struct Head {
         void* block;
-        size_t size;
+        size_t size;  // what there is room for
     };
+    struct Kept {
+        size_t count;
+        std::array<void*, 7> blocks;
+    };
+    static inline std::array<Kept, 17> kept{};  // by the number of cache lines
     // malloc's blocks begin at multiples of this, so that a head fits between one and the next
     // line.
     static_assert(alignof(std::max_align_t) >= sizeof(Head));

@@ -202,6 +202,22 @@ def test_send_and_recv_in_a_synchronous_pool_keep_the_order() -> None:
     env.close()
 
 
+@pytest.mark.parametrize("backend", ["native", "process"])
+def test_some_environments_are_reset_while_others_are_at_work(backend: str) -> None:
+    env = envpool.make("CartPole-v1", "gymnasium", num_envs=4, batch_size=1, seed=3, backend=backend)
+    env.async_reset()
+    for _ in range(4):
+        env.recv()
+    env.send(np.zeros(2, int), np.array([1, 2]))
+    _, info = env.reset(np.array([0]))
+    came = {int(info["env_id"][0]): int(info["elapsed_step"][0])}
+    for _ in range(2):
+        info = env.recv()[4]
+        came[int(info["env_id"][0])] = int(info["elapsed_step"][0])
+    assert came == {0: 0, 1: 1, 2: 1}
+    env.close()
+
+
 def test_what_a_pool_says_of_itself() -> None:
     env = envpool.make("CartPole-v1", "gymnasium", num_envs=4, batch_size=2, num_threads=1, seed=3)
     assert len(env) == env.num_envs == env.spec.config.num_envs == env.config["num_envs"] == 4

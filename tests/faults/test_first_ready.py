@@ -60,6 +60,15 @@ class Drive:
         self.is_out[ids] = False
         return ids
 
+    def recv_resets(self, seed: int) -> None:
+        """Receive what single resets with this seed have shown."""
+        observations, rewards, terminated, truncated, infos = self.envs.recv(timeout=20)
+        assert "restarted" not in infos
+        assert not np.concatenate([rewards, terminated, truncated]).any()
+        for place, env in enumerate(infos["env_id"].tolist()):
+            wanted, _ = self.oracle.lone[env].reset(seed + env)
+            np.testing.assert_array_equal(observations["draw"][place], wanted["draw"])
+
     def go_on(self, batches: int) -> None:
         """Send back whoever comes, for so many batches; then receive all that are out."""
         for _ in range(batches):
@@ -123,6 +132,34 @@ def test_a_worker_lost_in_an_async_reset_resets_again(envs: AsyncVectorEnv) -> N
         assert "restarted" not in infos
     for env, env_fn in enumerate(faulty_fns(envs.num_envs)):
         np.testing.assert_array_equal(seen[env], Lone(env_fn, envs.autoreset_mode).reset(3 + env)[0]["draw"])
+
+
+def test_a_worker_lost_in_a_single_reset_resets_that_one_again(envs: AsyncVectorEnv) -> None:
+    drive, victim = Drive(envs, seed=7), envs.num_envs - 1
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(2)
+    os.kill(envs.processes[1].pid or 0, signal.SIGSTOP)
+    envs.async_reset(env_ids=[victim], seed=30)
+    os.kill(envs.processes[1].pid or 0, signal.SIGKILL)
+    drive.recv_resets(30)
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(6)
+    assert not drive.told
+
+
+def test_an_environment_is_rebuilt_from_its_single_reset_on(envs: AsyncVectorEnv) -> None:
+    drive, victim, rebuilt = Drive(envs, seed=9), envs.num_envs - 1, envs.rebuilt
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(3)
+    envs.async_reset(env_ids=victim, seed=40)
+    drive.recv_resets(40)
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(2)
+    os.kill(envs.processes[1].pid or 0, signal.SIGKILL)
+    drive.send(np.arange(envs.num_envs))
+    drive.go_on(4)
+    assert not drive.told
+    assert np.flatnonzero(envs.rebuilt - rebuilt).tolist() == siblings(envs, victim)
 
 
 SIGN = 9

@@ -239,9 +239,13 @@ def _name(task: Path) -> str:
 
 @contextmanager
 def forks_unreported() -> Iterator[None]:
-    """Keeps Python from warning of forks, which it does since 3.12 also where all threads are those that policy."""
+    """Keeps Python from warning of forks, which it does since 3.12 also where all threads are those that policy.
+
+    JAX warns of every fork once it has computed something, also of those that find out whether there are threads.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         yield
 
 
