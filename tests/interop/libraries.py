@@ -17,6 +17,14 @@ INTEROP = "ENVFLEET_INTEROP"
 LIBRARIES = (
     peers()["tianshou"],
     peers()["torchrl"],
+    Peer(
+        "guests",
+        "minigrid==3.2.0",
+        beside=("highway-env==1.12.1", "moviepy==2.2.1", "opencv-python-headless==5.0.0.93"),
+    ),
+    Peer("robotics", "gymnasium-robotics==1.4.2", beside=("mujoco==3.3.7",)),  # its robots fail with later ones
+    Peer("dm_control", "shimmy[dm-control]==2.0.1", beside=("mujoco==3.17.0",)),  # Shimmy fails with 4.0
+    Peer("jax", "jax==0.10.2"),
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 
