@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/fresh_arrays.h"
@@ -72,7 +73,7 @@ class Column {
     // An array like this one, of so many rows, whose numbers are yet to be written.
     Column unwritten(size_t rows) const {
         auto shape = shape_of(rows);
-        return Column(unwritten_array(descr(), PyArray_NDIM(numpy()), shape.data()));
+        return {unwritten_array(descr(), PyArray_NDIM(numpy()), shape.data()), row_bytes_};
     }
 
     // Of the rows selected those in the mask, the others zero.
@@ -106,6 +107,9 @@ class Column {
     }
 
   private:
+    // Of an array that is known to be one.
+    Column(nb::object array, size_t row_bytes) : array_(std::move(array)), row_bytes_(row_bytes) {}
+
     std::array<npy_intp, NPY_MAXDIMS> shape_of(size_t rows) const {
         std::array<npy_intp, NPY_MAXDIMS> shape;
         std::copy_n(PyArray_DIMS(numpy()), PyArray_NDIM(numpy()), shape.begin());

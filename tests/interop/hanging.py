@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-PATIENCE = 300.0
-"""Seconds for one fleet, after which every thread says where it is."""
+PATIENCE = 300
+"""Seconds for one fleet, after which every thread says where it is, and the program ends."""
 
 
 class TorchEnv(gymnasium.Env[Any, Any]):
@@ -94,17 +94,19 @@ def main() -> None:
     import jax  # noqa: F401
     import torch  # noqa: F401
 
+    # Not faulthandler's own timer: that is a thread, and a program that forks is to have none.
+    faulthandler.register(signal.SIGALRM, chain=True)
     over = threading.Event()
     thread = threading.Thread(target=keep_computing, args=(over,))
     if context != "fork":
         thread.start()
     try:
         for number in range(count):
-            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            signal.alarm(PATIENCE)
             live(None if context == "default" else context, number)
             print(number + 1, flush=True)
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        signal.alarm(0)
         over.set()
         if context != "fork":
             thread.join()
