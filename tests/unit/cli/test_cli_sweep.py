@@ -63,7 +63,7 @@ def test_a_sweep_goes_on_and_is_extended(envfleet: Run, tmp_path: Path) -> None:
         (["--search", "gamma", "gamma=uniform(0,1)", "gamma=uniform(0,1)"], "gamma is given twice"),
         (["--search", "gamma", "--search", "actor_lr"], "--search is given twice; put everything behind one"),
         (["--search", "gamma=uniform(0,2)"], "gamma must be a number between 0 and 1, got 2.0"),
-        (["--eval-episodes", "0"], "eval_episodes must be 1 or more"),
+        (["--eval-episodes", "0"], "needs eval_episodes of at least 1, got 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(envfleet: Run, tmp_path: Path, given: list[str], says: str) -> None:

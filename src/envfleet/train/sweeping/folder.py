@@ -50,8 +50,6 @@ class SweepPlan:
             raise ValueError(f"trials must be an integer of at least 1, got {self.trials!r}.")
         if self.pruner not in ("median", "halving", "none"):
             raise ValueError(f"pruner must be median, halving or none, got {self.pruner!r}.")
-        if self.config.eval_episodes == 0:
-            raise ValueError("trials are compared by their evaluations: eval_episodes must be 1 or more, got 0.")
         check_search(self.config, self.search)
 
 
