@@ -16,9 +16,10 @@ from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.settings import CommandForm, optional_path, parse_settings
 from envfleet.cli.writing import train_arguments
+from envfleet.train.config import TrainConfig
 from envfleet.train.folders.trust import modules_named
 from envfleet.train.running.loggers.registry import check_loggers
-from envfleet.train.sweeping.space import DEFAULT, check_search, parse_search
+from envfleet.train.sweeping.space import DEFAULT, SearchSpace, check_search, parse_search
 
 if TYPE_CHECKING:
     from envfleet.train.sweeping.results import SweepResult
@@ -61,11 +62,8 @@ def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit code."""
     if any(text == "--resume" or text.startswith("--resume=") for text in argv):
         return _resume(argv)
-    config, form = parse_settings(_command(), argv)
+    config, search, form = parse_request(argv)
     look_here(bool(modules_named(config)))
-    _check(form.trials, form.parallel, form.loggers)
-    search = parse_search(form.search, config)
-    check_search(config, search)
     # Late: until here torch, which takes seconds to load, was not needed.
     from envfleet.train.sweeping.sweep import sweep
 
@@ -79,6 +77,15 @@ def run(argv: Sequence[str]) -> int:
         loggers=form.loggers,
     )
     return _ended(result)
+
+
+def parse_request(argv: Sequence[str]) -> tuple[TrainConfig, SearchSpace, Any]:
+    """Read the arguments of a new sweep: what to train, what to search, and the command's own settings."""
+    config, form = parse_settings(_command(), argv)
+    _check(form.trials, form.parallel, form.loggers)
+    search = parse_search(form.search, config)
+    check_search(config, search)
+    return config, search, form
 
 
 def _resume(argv: Sequence[str]) -> int:

@@ -86,7 +86,9 @@ def test_the_help_text_names_what_is_searched(envfleet: Run) -> None:
         preset("LunarLander-v3", "a2c"),
         A2CConfig("CartPole-v1", hidden_sizes=(256,), normalize_observations=True, gamma=1e-05, stop_at_return=-1e-05),
         PPOConfig("LunarLander-v3", env_kwargs={"gravity": -5.5, "enable_wind": True}, info_metrics=("a", "b")),
-        PPOConfig("LunarLander-v3", randomize={"gravity": normal(-10, 1, clip=(-11.99, -0.01)), "b": choice(["a b", 1])}),
+        PPOConfig(
+            "LunarLander-v3", randomize={"gravity": normal(-10, 1, clip=(-11.99, -0.01)), "b": choice(["a b", 1])}
+        ),
         SACConfig("Pendulum-v1", target_entropy=-2.5, activation="tanh", anneal=False),
         A2CConfig("my_env.py:My Env", vector_kwargs={"on_failure": "restart", "num_workers": 2}, backend="process"),
     ],

@@ -186,9 +186,7 @@ def test_a_sweep_that_ends_while_it_suggests_goes_on_with_the_same_suggestions(
     assert found(result) == found(whole)[:3]
 
 
-def test_ctrl_c_saves_the_trial_under_way(
-    whole: SweepResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_saves_the_trial_under_way(whole: SweepResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step, calls = TwoLevers.step, iter(range(1, 10**6))
 
     def pressing(self: TwoLevers, action: Any) -> Any:
@@ -212,7 +210,11 @@ def test_sweeps_that_are_killed_all_the_time_lose_no_finished_trial(whole: Sweep
     for patience in [0.3 * number for number in range(1, 60)]:
         again = f"resume_sweep({str(folder)!r}, env=t.TwoLevers, loggers=())"
         begin = script("t.CONFIG", folder, 9)
-        code = begin if not (folder / "sweep.json").exists() else f"import test_sweep as t\nfrom envfleet.train import *\n{again}"
+        code = (
+            begin
+            if not (folder / "sweep.json").exists()
+            else f"import test_sweep as t\nfrom envfleet.train import *\n{again}"
+        )
         process = run_apart(code)
         deadline = time.monotonic() + 5 + patience
         while process.poll() is None and time.monotonic() < deadline:
@@ -235,9 +237,7 @@ def test_sweeps_that_are_killed_all_the_time_lose_no_finished_trial(whole: Sweep
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # three processes import torch
 def test_several_trials_at_once_and_a_process_that_dies(tmp_path: Path) -> None:
-    config = dataclasses.replace(
-        CONFIG, env_id=Deadly, env_kwargs={"step": 100, "marker": str(tmp_path / "killed")}
-    )
+    config = dataclasses.replace(CONFIG, env_id=Deadly, env_kwargs={"step": 100, "marker": str(tmp_path / "killed")})
     result = sweep(config, SEARCH, trials=4, parallel=2, sweep_dir=tmp_path / "sweep", **QUIET)
     assert (tmp_path / "killed").exists()
     assert result.finished
