@@ -208,14 +208,8 @@ def test_sweeps_that_are_killed_all_the_time_lose_no_finished_trial(whole: Sweep
     """Killed from outside at whatever they are doing, as a cluster does, until they come to their end."""
     folder, known, kills = tmp_path / "sweep", [], 0
     for patience in [0.3 * number for number in range(1, 60)]:
-        again = f"resume_sweep({str(folder)!r}, env=t.TwoLevers, loggers=())"
-        begin = script("t.CONFIG", folder, 9)
-        code = (
-            begin
-            if not (folder / "sweep.json").exists()
-            else f"import test_sweep as t\nfrom envfleet.train import *\n{again}"
-        )
-        process = run_apart(code)
+        again = f"import test_sweep as t\nt.resume_sweep({str(folder)!r}, env=t.TwoLevers, loggers=())"
+        process = run_apart(again if (folder / "sweep.json").exists() else script("t.CONFIG", folder, 9))
         deadline = time.monotonic() + 5 + patience
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -326,7 +320,7 @@ def test_a_folder_with_a_sweep_is_refused_and_one_without_too(whole: SweepResult
 def test_a_sweep_from_elsewhere_imports_nothing_unless_it_may(tmp_path: Path) -> None:
     sweep(CONFIG, SEARCH, trials=1, sweep_dir=tmp_path / "sweep", **QUIET)
     (tmp_path / "sweep").rename(tmp_path / "sent")
-    with pytest.raises(envfleet.UntrustedRunError, match="its configuration names a module.*sweep_envs"):
+    with pytest.raises(envfleet.UntrustedRunError, match=r"its configuration names a module.*sweep_envs"):
         resume_sweep(tmp_path / "sent", trials=2, **QUIET)
     assert resume_sweep(tmp_path / "sent", trials=2, allow_import=True, **QUIET).finished
 
@@ -375,7 +369,7 @@ def test_the_importance_is_drawn(whole: SweepResult, tmp_path: Path) -> None:
 def test_too_few_trials_have_no_importance(tmp_path: Path) -> None:
     result = sweep(CONFIG, SEARCH, trials=1, sweep_dir=tmp_path / "sweep", **QUIET)
     assert result.importance == {}
-    with pytest.raises(ValueError, match="1 trials of .* too few to tell"):
+    with pytest.raises(ValueError, match=r"1 trials of .* too few to tell"):
         plot_importance(tmp_path / "sweep")
 
 
