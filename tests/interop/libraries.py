@@ -17,7 +17,12 @@ INTEROP = "ENVFLEET_INTEROP"
 LIBRARIES = (
     peers()["tianshou"],
     peers()["torchrl"],
-    Peer("sb3_zoo", "rl_zoo3==2.9.2", beside=("stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "moviepy==2.2.1")),
+    Peer(
+        "sb3_zoo",
+        "rl_zoo3==2.9.2",
+        beside=("stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "moviepy==2.2.1", "pandas==2.3.3"),
+    ),
+    Peer("pufferlib", "pufferlib-core==3.0.19"),
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 
