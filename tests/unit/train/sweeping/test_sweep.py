@@ -204,6 +204,7 @@ def test_ctrl_c_saves_the_trial_under_way(whole: SweepResult, tmp_path: Path, mo
 
 
 @left_to_test_all()
+@pytest.mark.timeout(1800)
 def test_sweeps_that_are_killed_all_the_time_lose_no_finished_trial(whole: SweepResult, tmp_path: Path) -> None:
     """Killed from outside at whatever they are doing, as a cluster does, until they come to their end."""
     folder, known, kills = tmp_path / "sweep", [], 0
