@@ -242,16 +242,3 @@ def test_their_quick_start_runs_with_the_import_changed(tmp_path: Path, monkeypa
     assert type(names["vec_env"]).__name__ == "FleetVecEnv"
     assert names["obs"].shape == (4, 4)
     names["vec_env"].close()
-
-
-def test_a_video_is_recorded(tmp_path: Path) -> None:
-    pytest.importorskip("moviepy", reason="pip install moviepy, which wants an older pillow")
-    from stable_baselines3.common.vec_env import VecVideoRecorder
-
-    vec_env = make_sb3_vec_env("CartPole-v1", 2, seed=5)
-    filmed = VecVideoRecorder(vec_env, str(tmp_path), lambda step: step == 0, video_length=5)
-    filmed.reset()
-    for _ in range(7):
-        filmed.step(np.zeros(2, int))
-    filmed.close()
-    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
