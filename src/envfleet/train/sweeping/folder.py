@@ -131,15 +131,16 @@ class SweepFolder:
 
     @contextmanager
     def left_if_begun(self) -> Iterator[None]:
-        """Have a new sweep of which no trial could begin leave nothing behind: it is to be called again, put right."""
+        """Have a new sweep that raises before any trial could begin leave nothing behind: it is to be called again."""
         try:
             yield
-        finally:
+        except BaseException:
             if not self.any_begun():
                 for file in (self.plan, self.study, self.path / LOCK_FILE):
                     file.unlink(missing_ok=True)
                 with suppress(OSError):  # what else is there is not ours
                     self.path.rmdir()
+            raise
 
     def any_begun(self) -> bool:
         """Whether any trial has got as far as making its environments and networks."""
