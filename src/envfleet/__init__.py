@@ -28,7 +28,7 @@ from envfleet.errors import (
 from envfleet.make import make_vec
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.registration import register as _register_native_envs
-from envfleet.randomize import Distribution, choice, normal, uniform
+from envfleet.randomize import Distribution, choice, loguniform, normal, uniform
 from envfleet.rendering import mosaic
 from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
@@ -76,6 +76,7 @@ __all__ = [
     "WorkerError",
     "WorkerStuckError",
     "choice",
+    "loguniform",
     "make_vec",
     "mosaic",
     "normal",

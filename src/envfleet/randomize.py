@@ -71,6 +71,27 @@ class Uniform(Distribution):
 
 
 @dataclass(frozen=True, repr=False)
+class LogUniform(Distribution):
+    """Positive floats whose logarithm is distributed uniformly; made by `loguniform()`."""
+
+    low: float
+    high: float
+
+    def cells(self, rng: np.random.Generator, count: int) -> npt.NDArray[np.float64]:
+        """The values themselves, `low <= value <= high`."""
+        first, last = math.log(self.low), math.log(self.high)
+        # Rounding may lead past an end.
+        return np.clip(np.exp(first + (last - first) * rng.random(count)), self.low, self.high)
+
+    def value(self, cell: float) -> float:
+        """A Python float."""
+        return cell
+
+    def __repr__(self) -> str:
+        return f"loguniform({_number(self.low)}, {_number(self.high)})"
+
+
+@dataclass(frozen=True, repr=False)
 class Normal(Distribution):
     """Normally distributed floats, optionally clipped to `clip`; made by `normal()`."""
 
@@ -129,6 +150,19 @@ def uniform(low: float, high: float) -> Uniform:
         raise ValueError(f"uniform() needs low <= high, got low={low!r} and high={high!r}; swap them?")
     if math.isinf(distribution.high - distribution.low):
         raise ValueError(f"uniform() needs a range that a float can hold, got low={low!r} and high={high!r}")
+    return distribution
+
+
+def loguniform(low: float, high: float) -> LogUniform:
+    """Draw a positive parameter between `low` and `high`, each order of magnitude equally likely.
+
+    The logarithm is distributed uniformly. Use it where 0.001 differs from 0.01 as much as 0.01 does from 0.1.
+    """
+    distribution = LogUniform(_finite("loguniform()", "low", low), _finite("loguniform()", "high", high))
+    if distribution.low <= 0:
+        raise ValueError(f"loguniform() needs low > 0, got low={low!r}; for a range with 0 in it use uniform()")
+    if distribution.low > distribution.high:
+        raise ValueError(f"loguniform() needs low <= high, got low={low!r} and high={high!r}; swap them?")
     return distribution
 
 
@@ -228,7 +262,8 @@ def draw_parameters(randomize: Mapping[str, Distribution], num_envs: int, seed: 
     """Draw the parameters of every environment.
 
     Args:
-        randomize: Maps constructor parameters to distributions, made by `uniform()`, `normal()` or `choice()`.
+        randomize: Maps constructor parameters to distributions, made by `uniform()`, `loguniform()`, `normal()` or
+            `choice()`.
         num_envs: The number of environments, one or more.
         seed: Zero or more. The same seed gives environment i the same values, whatever the other parameters
             and the number of environments are.
@@ -237,7 +272,8 @@ def draw_parameters(randomize: Mapping[str, Distribution], num_envs: int, seed: 
     seed = _integer("randomize_seed", seed, at_least=0)
     if not isinstance(randomize, Mapping):
         raise TypeError(
-            f"randomize= needs a dict of parameter name to uniform(), normal() or choice(), got {_described(randomize)}"
+            "randomize= needs a dict of parameter name to uniform(), loguniform(), normal() or choice(), "
+            f"got {_described(randomize)}"
         )
     for name, distribution in randomize.items():
         _check_entry(name, distribution)
@@ -296,7 +332,8 @@ def _check_entry(name: object, distribution: object) -> None:
     else:
         advice = "to give every environment the same value pass it as an ordinary keyword instead"
     raise TypeError(
-        f"randomize[{name!r}] needs uniform(), normal() or choice(), got {_described(distribution)}; {advice}"
+        f"randomize[{name!r}] needs uniform(), loguniform(), normal() or choice(), "
+        f"got {_described(distribution)}; {advice}"
     )
 
 

@@ -17,7 +17,17 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from envfleet._names import did_you_mean
-from envfleet.randomize import Choice, Distribution, Normal, Uniform, choice, normal, uniform
+from envfleet.randomize import (
+    Choice,
+    Distribution,
+    LogUniform,
+    Normal,
+    Uniform,
+    choice,
+    loguniform,
+    normal,
+    uniform,
+)
 
 PRESETS: Mapping[str, Mapping[str, Distribution]] = MappingProxyType(
     {
@@ -56,22 +66,35 @@ def parse_randomize(texts: Sequence[str]) -> dict[str, Distribution]:
     """Read distributions, or the names of presets, for `make_vec(randomize=...)`.
 
     Args:
-        texts: Each is `name=uniform(low, high)`, `name=normal(mean, std)`, `name=normal(mean, std, low, high)`,
-            `name=choice(a, b, ...)`, or a preset of `PRESETS`. A parameter that is given explicitly replaces that of
-            a preset, in any order.
+        texts: Each is `name=uniform(low, high)`, `name=loguniform(low, high)`, `name=normal(mean, std)`,
+            `name=normal(mean, std, low, high)`, `name=choice(a, b, ...)`, or a preset of `PRESETS`. A parameter that is
+            given explicitly replaces that of a preset, in any order.
     """
     if isinstance(texts, str):
         raise TypeError(f"parse_randomize() needs a list of texts, got the text {texts!r}: write [{texts!r}].")
-    presets = [text.strip() for text in texts if "=" not in text]
+    return parse_distributions(texts, PRESETS, _RANDOMIZE_EXAMPLE)
+
+
+def parse_distributions(
+    texts: Sequence[str], presets: Mapping[str, Mapping[str, Distribution]], example: str
+) -> dict[str, Distribution]:
+    """Read `name=distribution` and names of presets; what is written as `name=distribution` counts.
+
+    Args:
+        texts: What to read.
+        presets: What a text without an equals sign may be: each name, and the distributions it stands for.
+        example: What an error suggests.
+    """
     written: dict[str, Distribution] = {}
     for text in texts:
         if "=" not in text:
             continue
-        name, value = _split(text, _RANDOMIZE_EXAMPLE)
+        name, value = _split(text, example)
         if name in written:
-            raise ValueError(f"{name} is randomised twice, as {written[name]} and by {text!r}: keep one of them.")
-        written[name] = _distribution(text, value)
-    from_presets = {name: distribution for preset in presets for name, distribution in _preset(preset).items()}
+            raise ValueError(f"{name} is given twice, as {written[name]} and by {text!r}: keep one of them.")
+        written[name] = _distribution(text, value, example)
+    chosen = [_preset(text.strip(), presets, example) for text in texts if "=" not in text]
+    from_presets = {name: distribution for preset in chosen for name, distribution in preset.items()}
     return {**from_presets, **written}
 
 
@@ -107,40 +130,44 @@ def _split(text: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def _preset(name: str) -> Mapping[str, Distribution]:
-    if name not in PRESETS:
+def _preset(name: str, presets: Mapping[str, Mapping[str, Distribution]], example: str) -> Mapping[str, Distribution]:
+    if name not in presets:
         problem = (
-            f"it is neither name=distribution nor a preset{did_you_mean(name, PRESETS)}; "
-            f"presets are {', '.join(PRESETS)}"
+            f"it is neither name=distribution nor a preset{did_you_mean(name, presets)}; "
+            f"presets are {', '.join(presets)}"
         )
-        _refuse(name, problem, _RANDOMIZE_EXAMPLE)
-    return PRESETS[name]
+        _refuse(name, problem, example)
+    return presets[name]
 
 
-def _distribution(text: str, value: str) -> Distribution:
+def _distribution(text: str, value: str, example: str) -> Distribution:
     try:
         call = ast.parse(value, mode="eval").body
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        _refuse(text, f"{value!r} is no distribution", _RANDOMIZE_EXAMPLE)
+        _refuse(text, f"{value!r} is no distribution", example)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        _refuse(text, f"{value!r} is no distribution", _RANDOMIZE_EXAMPLE)
+        _refuse(text, f"{value!r} is no distribution", example)
     make = _MAKERS.get(call.func.id)
     if make is None:
         unknown = f"there is no distribution {call.func.id!r}{did_you_mean(call.func.id, _MAKERS)}"
-        _refuse(text, f"{unknown}, only {', '.join(_MAKERS)}", _RANDOMIZE_EXAMPLE)
+        _refuse(text, f"{unknown}, only {', '.join(_MAKERS)}", example)
     try:
         arguments = [ast.literal_eval(argument) for argument in call.args]
         keywords = {str(entry.arg): ast.literal_eval(entry.value) for entry in call.keywords}
     except (ValueError, TypeError, MemoryError, RecursionError):
-        _refuse(text, "arguments must be numbers, True, False, None or texts in quotes", _RANDOMIZE_EXAMPLE)
+        _refuse(text, "arguments must be numbers, True, False, None or texts in quotes", example)
     try:
         return make(*arguments, **keywords)
     except (TypeError, ValueError) as error:
-        _refuse(text, str(error).removeprefix("_read_"), _RANDOMIZE_EXAMPLE)
+        _refuse(text, str(error).removeprefix("_read_"), example)
 
 
 def _read_uniform(low: float, high: float) -> Uniform:
     return uniform(low, high)
+
+
+def _read_loguniform(low: float, high: float) -> LogUniform:
+    return loguniform(low, high)
 
 
 def _read_normal(mean: float, std: float, *ends: float, clip: tuple[float, float] | None = None) -> Normal:
@@ -159,6 +186,7 @@ def _read_choice(*options: Any) -> Choice:
 
 _MAKERS: Mapping[str, Callable[..., Distribution]] = {
     "uniform": _read_uniform,
+    "loguniform": _read_loguniform,
     "normal": _read_normal,
     "choice": _read_choice,
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from envfleet.native.env import EnvState
     from envfleet.native.own.environment import AnySpace, Description, Number
     from envfleet.native.own.layout import Fields
-    from envfleet.randomize import Choice, Distribution, Normal, ParameterTable, Uniform
+    from envfleet.randomize import Choice, Distribution, LogUniform, Normal, ParameterTable, Uniform
     from envfleet.redraw import ParameterStream
     from envfleet.testing.base import Fleet
     from envfleet.train.collecting import BoolArray, FloatArray, Policy, Rows
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from envfleet.train.running.loggers.log_writer import Row
     from envfleet.train.running.loggers.registry import OpenLogger
     from envfleet.train.running.reporting import Callback
+    from envfleet.train.sweeping.folder import PrunerName
+    from envfleet.train.sweeping.space import SearchSpace
     from envfleet.vector.engine import StepResult
     from envfleet.vector.failures import OnFailure
     from envfleet.vector.fused_env import AnyEnv, EnvFn
@@ -56,6 +58,7 @@ __all__ = [
     "Indices",
     "Info",
     "Infos",
+    "LogUniform",
     "Normal",
     "Number",
     "ObservationMode",
@@ -66,10 +69,12 @@ __all__ = [
     "ParameterStream",
     "ParameterTable",
     "Policy",
+    "PrunerName",
     "Row",
     "Rows",
     "RunningMoments",
     "ScenarioRow",
+    "SearchSpace",
     "Seed",
     "State",
     "StepResult",
@@ -101,6 +106,7 @@ _MODULES = {
     "Indices": "envfleet.vector.vector_env",
     "Info": "envfleet.vector.infos",
     "Infos": "envfleet.wrappers._common",
+    "LogUniform": "envfleet.randomize",
     "Normal": "envfleet.randomize",
     "Number": "envfleet.native.own.environment",
     "ObservationMode": "envfleet.vector.spaces",
@@ -111,10 +117,12 @@ _MODULES = {
     "ParameterStream": "envfleet.redraw",
     "ParameterTable": "envfleet.randomize",
     "Policy": "envfleet.train.collecting",
+    "PrunerName": "envfleet.train.sweeping.folder",
     "Row": "envfleet.train.running.loggers.log_writer",
     "Rows": "envfleet.train.collecting",
     "RunningMoments": "envfleet.wrappers._moments",
     "ScenarioRow": "envfleet.train.judging.plots",
+    "SearchSpace": "envfleet.train.sweeping.space",
     "Seed": "envfleet.vector.vector_env",
     "State": "envfleet.wrappers._moments",
     "StepResult": "envfleet.vector.engine",

@@ -15,6 +15,7 @@ import envfleet.adapters
 sys.path.append(str(Path(__file__).parents[1] / "interop"))
 from libraries import LIBRARIES
 
+ROOT = FOLDER.parents[1]
 PAGES = sorted(FOLDER.glob("*.md"))
 RUN_ELSEWHERE = {library.name for library in LIBRARIES}
 """Their blocks are run by `make interop`, where their libraries are."""
@@ -27,11 +28,30 @@ def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path)
 
 
-def test_every_adapter_has_a_page_and_a_row() -> None:
-    table = (FOLDER / "README.md").read_text()
-    for name in envfleet.adapters.__all__:
-        assert f"({name}.md)" in table
-    assert {page.stem for page in PAGES} == {"README", *envfleet.adapters.__all__}
+def test_every_page_has_a_row_and_every_adapter_a_page() -> None:
+    rows = [line for line in (FOLDER / "README.md").read_text().splitlines() if line.startswith("| ")][1:]
+    linked = [re.search(r"\[\w+\]\((\w+)\.md\) \|$", row) for row in rows]
+    names = [found[1] for found in linked if found is not None]
+    assert len(names) == len(rows) == len(set(names))
+    assert {*names, "README"} == {page.stem for page in PAGES}
+    assert set(envfleet.adapters.__all__) <= set(names)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "README"], ids=lambda page: page.stem)
+def test_pages_have_the_same_form(page: Path) -> None:
+    """Their line and ours, what changes, and a measured gain with the command that measures it."""
+    text = page.read_text()
+    assert text.startswith("# Coming from ")
+    assert blocks_of(page.stem), "no Python block says what our line is"
+    assert any("envfleet" in block.values[0] for block in blocks_of(page.stem))
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert {"What changes", "How fast"} <= set(headings)
+    speed = text.split("## How fast\n")[1].split("\n## ")[0]
+    commands = re.findall(r"`(make \S+|(?:\S*python) benchmarks/[\w/]+\.py)[^`]*`", speed)
+    assert commands, "no command gives the figures"
+    for command in commands:
+        script = command.partition(" ")[2]
+        assert (ROOT / script).is_file() or f"\n{script}:" in (ROOT / "Makefile").read_text(), command
 
 
 def test_an_adapter_is_imported_when_it_is_asked_for_or_says_what_to_install() -> None:

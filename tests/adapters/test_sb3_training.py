@@ -206,14 +206,39 @@ def test_masked_actions(backend: str) -> None:
     assert_same_weights(train, ours, make_vec_env(Masked, 2, seed=5))
 
 
-def test_a_video_is_recorded(tmp_path: Path) -> None:
-    pytest.importorskip("moviepy", reason="pip install moviepy, which wants an older pillow")
-    from stable_baselines3.common.vec_env import VecVideoRecorder
+QUICK_START = """
+import gymnasium as gym
 
-    vec_env = make_sb3_vec_env("CartPole-v1", 2, seed=5)
-    filmed = VecVideoRecorder(vec_env, str(tmp_path), lambda step: step == 0, video_length=5)
-    filmed.reset()
-    for _ in range(7):
-        filmed.step(np.zeros(2, int))
-    filmed.close()
-    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+
+# Parallel environments
+vec_env = make_vec_env("CartPole-v1", n_envs=4)
+
+model = PPO("MlpPolicy", vec_env, n_steps=16, verbose=0)
+model.learn(total_timesteps=64)
+model.save("ppo_cartpole")
+
+del model # remove to demonstrate saving and loading
+
+model = PPO.load("ppo_cartpole")
+
+obs = vec_env.reset()
+for _ in range(10):
+    action, _states = model.predict(obs)
+    obs, rewards, dones, info = vec_env.step(action)
+    vec_env.render("rgb_array")
+"""
+"""As in Stable-Baselines3's documentation, but for fewer steps, an end, and no window."""
+
+
+def test_their_quick_start_runs_with_the_import_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = "from stable_baselines3.common.env_util import make_vec_env"
+    ours = "from envfleet.adapters.sb3 import make_sb3_vec_env as make_vec_env"
+    assert theirs in QUICK_START
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(QUICK_START.replace(theirs, ours), names)
+    assert type(names["vec_env"]).__name__ == "FleetVecEnv"
+    assert names["obs"].shape == (4, 4)
+    names["vec_env"].close()

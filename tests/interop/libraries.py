@@ -25,6 +25,12 @@ LIBRARIES = (
     Peer("robotics", "gymnasium-robotics==1.4.2", beside=("mujoco==3.3.7",)),  # its robots fail with later ones
     Peer("dm_control", "shimmy[dm-control]==2.0.1", beside=("mujoco==3.17.0",)),  # Shimmy fails with 4.0
     Peer("jax", "jax==0.10.2"),
+    Peer(
+        "sb3_zoo",
+        "rl_zoo3==2.9.2",
+        beside=("stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "moviepy==2.2.1", "pandas==2.3.3"),
+    ),
+    Peer("pufferlib", "pufferlib-core==3.0.19"),
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 

@@ -20,9 +20,10 @@ import envfleet.backends
 import envfleet.errors
 import envfleet.native
 import envfleet.train
-from envfleet.cli import main
+from envfleet.cli import main, sweep
 from envfleet.cli.settings import parse_request
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.algorithms.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,18 +79,35 @@ def test_the_example_has_fifteen_lines_at_most():
     assert len(first.strip().splitlines()) <= 15
 
 
-@pytest.mark.parametrize("command", [line for line in COMMANDS if "RUN" not in line])
+def is_about_a_folder(command):
+    return "RUN" in command or "SWEEP" in command
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if not is_about_a_folder(line)])
 def test_commands_that_train_are_understood(command):
     program, name, *arguments = shlex.split(command, comments=True)
-    assert (program, name) == ("envfleet", "train")
-    assert parse_request(arguments).config.env_id in arguments
+    assert (program, name) in [("envfleet", "train"), ("envfleet", "sweep")]
+    config = parse_request(arguments).config if name == "train" else sweep.parse_request(arguments)[0]
+    assert config.env_id in arguments
 
 
-@pytest.mark.parametrize("command", [line for line in COMMANDS if "RUN" in line])
+@pytest.mark.parametrize("command", [line for line in COMMANDS if is_about_a_folder(line)])
 def test_commands_about_runs_fail_for_want_of_a_run_only(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(command, comments=True)[1:]) == 1
-    assert "RUN" in capsys.readouterr().err
+    assert is_about_a_folder(capsys.readouterr().err)
+
+
+def test_the_table_of_search_spaces_is_what_is_searched():
+    table = (ROOT / "docs" / "sweep.md").read_text().split("<!-- search space: begin -->\n")[1].split("<!--")[0]
+    written = {}
+    for name, usual, otherwise in re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) ?\|$", table, re.MULTILINE):
+        written[name] = {"": usual, **dict(re.findall(r"(\w+): `(.*?)`", otherwise))}
+    for algo, entry in ALGORITHMS.items():
+        fields = {field.name for field in dataclasses.fields(entry.config)}
+        said = {name: texts.get(algo, texts[""]) for name, texts in written.items() if name in fields}
+        space = envfleet.train.default_search_space(entry.config("CartPole-v1"))
+        assert said == {name: repr(found) for name, found in space.items()}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -15,6 +15,7 @@ from envfleet.randomize import (
     choice,
     draw_parameters,
     fresh_seed,
+    loguniform,
     normal,
     uniform,
 )
@@ -34,6 +35,7 @@ LANDER = {
     [
         (uniform(0.1, 0.5), "uniform(0.1, 0.5)"),
         (uniform(np.float32(1), np.int64(2)), "uniform(1, 2)"),
+        (loguniform(1e-4, 10), "loguniform(0.0001, 10)"),
         (normal(-10, 1), "normal(-10, 1)"),
         (normal(-10, 1.5, clip=(-11.99, -0.01)), "normal(-10, 1.5, clip=(-11.99, -0.01))"),
         (choice([True, None, "rain"]), "choice([True, None, 'rain'])"),
@@ -58,6 +60,8 @@ def test_distributions_cannot_be_changed() -> None:
         (lambda: uniform("1", 2), TypeError, r"a number for low, got '1' \(str\)"),  # type: ignore[arg-type]
         (lambda: uniform(0, True), TypeError, r"a number for high, got True \(bool\)"),
         (lambda: uniform(0, float("inf")), ValueError, "a finite number for high, got inf"),
+        (lambda: loguniform(0, 1), ValueError, r"low > 0, got low=0; for a range with 0 in it use uniform\(\)"),
+        (lambda: loguniform(2, 1), ValueError, "low <= high, got low=2 and high=1"),
         (lambda: uniform(-1e308, 1e308), ValueError, "a range that a float can hold"),
         (lambda: normal(0, -1), ValueError, "zero or more, got std=-1"),
         (lambda: normal(float("nan"), 1), ValueError, "a finite number for mean, got nan"),
@@ -75,6 +79,13 @@ def test_distributions_cannot_be_changed() -> None:
 def test_wrong_arguments_are_refused_by_name(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_orders_of_magnitude_are_equally_likely_under_loguniform() -> None:
+    column = draw_parameters({"a": loguniform(1e-4, 1.0)}, num_envs=4000, seed=1)["a"]
+    assert ((column >= 1e-4) & (column <= 1)).all()
+    shares = np.histogram(np.log10(column), bins=4, range=(-4, 0))[0] / 4000
+    np.testing.assert_allclose(shares, 0.25, atol=0.03)
 
 
 def test_uniform_and_normal_have_the_moments_they_promise() -> None:
@@ -156,7 +167,7 @@ def test_an_option_keeps_its_type(options: list[Any], dtype: Any) -> None:
     [
         ({"g": -9.8}, 2, 0, TypeError, r"randomize\['g'\] .*got -9.8 \(float\); .*ordinary keyword"),
         ({"g": [1, 2]}, 2, 0, TypeError, r"got \[1, 2\] \(list\); .*write choice\(\[1, 2\]\)"),
-        ({"g": uniform}, 2, 0, TypeError, r"randomize\['g'\] needs uniform\(\), normal\(\) or choice\(\)"),
+        ({"g": uniform}, 2, 0, TypeError, r"randomize\['g'\] needs uniform\(\), loguniform\(\), normal\(\) or"),
         ({3: uniform(0, 1)}, 2, 0, TypeError, r"names as strings, got 3 \(int\)"),
         ([uniform(0, 1)], 2, 0, TypeError, "needs a dict of parameter name to"),
         ({}, 0, 0, ValueError, "num_envs must be 1 or more, got 0"),

@@ -103,7 +103,7 @@ def test_nothing_is_run(text: str) -> None:
         ("gravity=uniform(1, 2", r"'uniform\(1, 2' is no distribution"),
         (
             "gravity=unifrom(1, 2)",
-            r"no distribution 'unifrom' \(did you mean 'uniform'\?\), only uniform, normal, choice",
+            r"no distribution 'unifrom' \(did you mean 'uniform'\?\), only uniform, loguniform, normal, choice",
         ),
         ("gravity=uniform(1)", r"uniform\(\) missing 1 required positional argument: 'high'"),
         ("gravity=uniform(2, 1)", r"needs low <= high"),
@@ -129,7 +129,7 @@ def test_a_parameter_written_out_takes_the_place_of_a_presets() -> None:
 
 
 def test_a_parameter_written_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"gravity is randomised twice, as uniform\(1, 2\) and by 'gravity=uniform"):
+    with pytest.raises(ValueError, match=r"gravity is given twice, as uniform\(1, 2\) and by 'gravity=uniform"):
         parse_randomize(["gravity=uniform(1,2)", "gravity=uniform(3,4)"])
 
 

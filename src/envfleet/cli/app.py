@@ -24,6 +24,10 @@ _COMMANDS = {
         "train an agent; curves, weights and a video go into a folder, the run",
         "envfleet train LunarLander-v3 --algo a2c --num-envs 10",
     ),
+    "sweep": _Command(
+        "train many times with other settings, find the best and say what mattered; needs Optuna",
+        "envfleet sweep CartPole-v1 --algo ppo --trials 20",
+    ),
     "evaluate": _Command(
         "play episodes with a run's agent and report their returns, also across scenarios",
         "envfleet evaluate RUN --episodes 100 --sweep gravity=-11:-2:6",

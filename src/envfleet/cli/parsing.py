@@ -25,7 +25,7 @@ Sweeps: TypeAlias = tuple[Sweep, ...]
 
 _Options = TypeVar("_Options")
 _Value = TypeVar("_Value")
-_LISTS = ("--env-kwargs", "--randomize", "--sweep")
+_LISTS = ("--env-kwargs", "--randomize", "--search", "--sweep")
 
 
 def parse(options: type[_Options], command: str, argv: Sequence[str], description: str | None = None) -> _Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from envfleet.cli.environment import look_here
 
 if TYPE_CHECKING:
+    from envfleet.train.config import TrainConfig
     from envfleet.train.folders.trust import AllowImport
 
 
@@ -31,19 +33,36 @@ class Permission:
     def for_run(self, run: Path) -> AllowImport:
         """Return what is allowed for a run; ask first, if that is necessary and there is a terminal."""
         # Late: with the folder comes torch, which takes seconds to load, and a help text does not need it.
-        from envfleet.errors import UntrustedRunError
         from envfleet.train.folders.folder import RunFolder
+
+        folder = RunFolder(run)
+        return self._decide(run, folder.read_config()[0], folder.read_allowed_config, folder.trust)
+
+    def for_sweep(self, path: Path) -> AllowImport:
+        """The same for a sweep."""
+        from envfleet.train.sweeping.folder import SweepFolder
+
+        folder = SweepFolder(path)
+        return self._decide(path, folder.read().config, folder.read_allowed, folder.trust)
+
+    def _decide(
+        self,
+        path: Path,
+        config: TrainConfig,
+        check: Callable[[AllowImport], object],
+        trust: Callable[[AllowImport], None],
+    ) -> AllowImport:
+        from envfleet.errors import UntrustedRunError
         from envfleet.train.folders.trust import modules_named
 
         allowed: AllowImport = self.allow_import or self.allow_module or False
-        folder = RunFolder(run)
-        names = modules_named(folder.read_config()[0])
+        names = modules_named(config)
         try:
-            folder.read_allowed_config(allowed)
+            check(allowed)
         except UntrustedRunError:
-            if not (sys.stdin.isatty() and sys.stderr.isatty()) or not _says_yes(run, names):
+            if not (sys.stdin.isatty() and sys.stderr.isatty()) or not _says_yes(path, names):
                 raise
-            folder.trust(names)
+            trust(names)
             allowed = names
         look_here(bool(names))
         return allowed

@@ -1,10 +1,10 @@
-"""The settings of `envfleet train`: the fields of an algorithm's configuration, in groups."""
+"""The settings of `envfleet train` and `envfleet sweep`: the fields of an algorithm's configuration, in groups."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import partial
@@ -132,15 +132,50 @@ class Request:
 
 def parse_request(argv: Sequence[str]) -> Request:
     """Read the arguments of `envfleet train`; defaults come from the algorithm or the environment's preset."""
+    config, form = parse_settings(_train_command(), argv)
+    return Request(config, form.run_dir, form.init_from, _checked_seeds(form.seeds), form.run)
+
+
+@dataclass(frozen=True)
+class CommandForm:
+    """A command that takes a configuration's settings.
+
+    Attributes:
+        name: the command's.
+        purpose: what its help text begins with.
+        own: its own settings, as `make_dataclass` takes fields.
+        changes: settings of the configuration that have another default here.
+    """
+
+    name: str
+    purpose: str
+    own: Sequence[tuple[str, Any, Any]]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_settings(command: CommandForm, argv: Sequence[str]) -> tuple[TrainConfig, Any]:
+    """Read a configuration and a command's own settings; the latter are attributes of what is returned second."""
     algo = _given_algo(argv)
     guess = next((text for text in argv if (text, algo) in PRESETS), "")
-    form = _parse_form(preset(guess, algo), argv)
+    form = _parse_form(command, preset(guess, algo), argv)
     if guess not in ("", form.env_id):  # the guess was the value of some other setting
-        form = _parse_form(preset(form.env_id, algo), argv)
+        form = _parse_form(command, preset(form.env_id, algo), argv)
     values = {name: value for group in (*_GROUPS, algo) for name, value in vars(getattr(form, group)).items()}
     values["vector_kwargs"] = form.engine.given()
-    config = ALGORITHMS[algo].config(form.env_id, **values)
-    return Request(config, form.run_dir, form.init_from, _checked_seeds(form.seeds), form.run)
+    return ALGORITHMS[algo].config(form.env_id, **values), form
+
+
+def _train_command() -> CommandForm:
+    resumed = "go on with a run that was stopped, or extend it: --resume RUN --total-steps MORE."
+    seeds = Annotated[tuple[int, ...], arg(metavar="INT ...", help=_SEEDS, help_behavior_hint="(default: one run)")]
+    own: list[tuple[str, Any, Any]] = [
+        ("run_dir", optional_path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
+        ("resume", optional_path("RUN", resumed), None),
+        ("init_from", optional_path("RUN", "start from the weights of another run."), None),
+        ("seeds", seeds, ()),
+        ("run", OmitArgPrefixes[RunOptions], field(default_factory=RunOptions)),
+    ]
+    return CommandForm("train", "Train an agent. Settings, curves, weights, scores and a video go into a folder.", own)
 
 
 def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -156,17 +191,18 @@ def _given_algo(argv: Sequence[str]) -> str:
     return texts[-1] if texts and texts[-1] in ALGORITHMS else _DEFAULT_ALGO
 
 
-def _parse_form(defaults: TrainConfig, argv: Sequence[str]) -> Any:
+def _parse_form(command: CommandForm, defaults: TrainConfig, argv: Sequence[str]) -> Any:
     *others, last = (f"--algo {name}" for name in ALGORITHMS if name != defaults.algo)
     suited = f"\n\nThe defaults are those that suit {defaults.env_id}." if defaults.env_id else ""
     description = (
-        "Train an agent. Settings, curves, weights, scores and a video go into a folder.\n\n"
+        f"{command.purpose}\n\n"
         f"Shown are the settings of {defaults.algo}; for the others add {', '.join(others)} or {last}.{suited}"
     )
-    return parse(_form(defaults), "train", argv, description)
+    shown = dataclasses.replace(defaults, **command.changes)
+    return parse(_form(shown, command.own), command.name, argv, description)
 
 
-def _form(defaults: TrainConfig) -> type[Any]:
+def _form(defaults: TrainConfig, command_fields: Sequence[tuple[str, Any, Any]]) -> type[Any]:
     """Return a dataclass with the configuration's fields and defaults, and a nested dataclass for each group."""
     help_texts = _help_texts(type(defaults))
     grouped = {name for names in _GROUPS.values() for name in names}
@@ -181,21 +217,7 @@ def _form(defaults: TrainConfig) -> type[Any]:
         [
             ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=ENV_HELP)]),
             ("algo", Annotated[Literal[tuple(ALGORITHMS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
-            ("run_dir", _path("DIR", "the run's folder; by default a new one in runs/ENV."), None),
-            (
-                "resume",
-                _path("RUN", "go on with a run that was stopped, or extend it: --resume RUN --total-steps MORE."),
-                None,
-            ),
-            ("init_from", _path("RUN", "start from the weights of another run."), None),
-            (
-                "seeds",
-                Annotated[
-                    tuple[int, ...], arg(metavar="INT ...", help=_SEEDS, help_behavior_hint="(default: one run)")
-                ],
-                (),
-            ),
-            ("run", OmitArgPrefixes[RunOptions], field(default_factory=RunOptions)),
+            *command_fields,
             *groups,
             ("engine", OmitArgPrefixes[EngineOptions], field(default_factory=EngineOptions)),
         ],
@@ -204,7 +226,8 @@ def _form(defaults: TrainConfig) -> type[Any]:
     )
 
 
-def _path(metavar: str, help_text: str) -> Any:
+def optional_path(metavar: str, help_text: str) -> Any:
+    """The type of a setting that is a path, or None if it is not given."""
     return Annotated[Path | None, arg(metavar=metavar, help=help_text, help_behavior_hint="")]
 
 

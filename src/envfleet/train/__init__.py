@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
     from envfleet.train.running.run import resume, train
     from envfleet.train.running.training_envs import TrainingEnvs
+    from envfleet.train.sweeping.importance import plot_importance
+    from envfleet.train.sweeping.results import SweepResult, SweepTrial, read_sweep
+    from envfleet.train.sweeping.space import default_search_space
+    from envfleet.train.sweeping.sweep import resume_sweep, sweep
 
 __all__ = [
     "A2CConfig",
@@ -66,6 +70,8 @@ __all__ = [
     "Scenario",
     "Showcase",
     "Sweep",
+    "SweepResult",
+    "SweepTrial",
     "Task",
     "TrainConfig",
     "TrainingEnvs",
@@ -73,6 +79,7 @@ __all__ = [
     "Transitions",
     "begin",
     "collect",
+    "default_search_space",
     "distribution_for",
     "evaluate",
     "evaluate_sweep",
@@ -83,14 +90,18 @@ __all__ = [
     "parse_randomize",
     "parse_sweep",
     "play_in_window",
+    "plot_importance",
     "plot_runs",
     "plot_scenarios",
     "preset",
     "read_metrics",
+    "read_sweep",
     "register_algorithm",
     "register_logger",
     "resume",
+    "resume_sweep",
     "showcase",
+    "sweep",
     "table",
     "train",
     "values_along",
@@ -121,6 +132,8 @@ _MODULES = {
     "Scenario": "envfleet.train.judging.scores",
     "Showcase": "envfleet.train.filming.showcase",
     "Sweep": "envfleet.scenarios",
+    "SweepResult": "envfleet.train.sweeping.results",
+    "SweepTrial": "envfleet.train.sweeping.results",
     "Task": "envfleet.train.algorithms.learner",
     "TrainConfig": "envfleet.train.config",
     "TrainingEnvs": "envfleet.train.running.training_envs",
@@ -128,6 +141,7 @@ _MODULES = {
     "Transitions": "envfleet.train.algorithms.replay",
     "begin": "envfleet.train.collecting",
     "collect": "envfleet.train.collecting",
+    "default_search_space": "envfleet.train.sweeping.space",
     "distribution_for": "envfleet.train.networks.distributions",
     "evaluate": "envfleet.train.judging.evaluation",
     "evaluate_sweep": "envfleet.train.judging.evaluation",
@@ -138,14 +152,18 @@ _MODULES = {
     "parse_randomize": "envfleet.scenarios",
     "parse_sweep": "envfleet.scenarios",
     "play_in_window": "envfleet.train.filming.window",
+    "plot_importance": "envfleet.train.sweeping.importance",
     "plot_runs": "envfleet.train.judging.plots",
     "plot_scenarios": "envfleet.train.judging.plots",
     "preset": "envfleet.train.algorithms.registry",
     "read_metrics": "envfleet.train.running.metrics",
+    "read_sweep": "envfleet.train.sweeping.results",
     "register_algorithm": "envfleet.train.algorithms.registry",
     "register_logger": "envfleet.train.running.loggers.registry",
     "resume": "envfleet.train.running.run",
+    "resume_sweep": "envfleet.train.sweeping.sweep",
     "showcase": "envfleet.train.filming.showcase",
+    "sweep": "envfleet.train.sweeping.sweep",
     "table": "envfleet.train.judging.scores",
     "train": "envfleet.train.running.run",
     "values_along": "envfleet.train.algorithms.learner",

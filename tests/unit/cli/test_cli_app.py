@@ -45,7 +45,7 @@ def test_an_unknown_command_is_refused_with_the_likely_one(envfleet: Run) -> Non
     code, output, errors = envfleet("trian", "CartPole-v1")
     assert code == 2
     assert not output
-    known = "train, evaluate, plot, showcase, tune"
+    known = "train, sweep, evaluate, plot, showcase, tune"
     sentence = f"there is no command 'trian', did you mean 'train'? The commands are {known}."
     assert errors == f"envfleet: {sentence}\n"
 

@@ -71,7 +71,7 @@ def check_allowed(run: Path, content: bytes, config: TrainConfig, allow_import: 
     if refused and not is_trusted(run, content):
         names = ", ".join(refused)
         raise UntrustedRunError(
-            f"{run} was not trained here by you, and its config.json names a module or file that would be imported, "
+            f"{run} was not trained here by you, and its configuration names a module or file that would be imported, "
             f"which executes it: {names} (env_id {config.env_id!r}). Nothing was imported. If you know what is in "
             f"it, allow it: --allow-import on the command line, allow_import=True in Python."
         )

@@ -252,7 +252,7 @@ def _loop(
     """Train to the end, or until the callback or a signal, which is returned, stops it."""
     clock = _CheckpointClock()
     stopped = False
-    with _interruptions() as interruptions:
+    with interruptions() as noted:
         while not training.finished and not stopped:
             progress = training.advance()
             if progress is not None:
@@ -261,11 +261,11 @@ def _loop(
                 if options.reporter is not None:
                     options.reporter.report(progress)
                 stopped = options.callback is not None and options.callback(progress) is False
-            stopped = stopped or bool(interruptions)
+            stopped = stopped or bool(noted)
             if clock.due() or stopped or training.finished:
                 with clock.timed():
                     _save(training, learner, folder)
-    return interruptions[0] if interruptions else None
+    return noted[0] if noted else None
 
 
 def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
@@ -306,7 +306,7 @@ def _torch_settings(config: TrainConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _interruptions() -> Iterator[list[signal.Signals]]:
+def interruptions() -> Iterator[list[signal.Signals]]:
     """A list that the first Ctrl-C or SIGTERM is put into; the second does what it usually does."""
     noted: list[signal.Signals] = []
     if threading.current_thread() is not threading.main_thread():
