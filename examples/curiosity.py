@@ -1,8 +1,8 @@
 """Curiosity by random network distillation: states that a network cannot yet predict are worth a bonus."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+import numpy as np
 import torch
 import tyro
 from torch import nn
@@ -31,8 +31,7 @@ class Curious(OnPolicyLearner[CuriousConfig]):
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """Add the bonus to the rewards; returns are reported without it."""
-        reached: Any = rollout.next_observations
-        seen = torch.from_numpy(reached[rollout.valid])
+        seen = torch.from_numpy(np.asarray(rollout.next_observations)[rollout.valid])
         error = (self.predictor(seen) - self.target(seen).detach()).square().mean(-1)
         rewards = rollout.rewards.copy()
         rewards[rollout.valid] += self.config.bonus * error.detach().numpy()

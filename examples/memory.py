@@ -49,9 +49,7 @@ class RecurrentPPO(MemoryLearner[PPOConfig]):
 
 def main(total_steps: int = 20_480, episodes: int = 100) -> None:
     """Learn with memory and without."""
-    config = PPOConfig(
-        Recall, num_envs=16, rollout_steps=20, hidden_sizes=(16,), actor_lr=1e-2, total_steps=total_steps
-    )
+    config = PPOConfig(Recall, rollout_steps=20, hidden_sizes=(16,), actor_lr=1e-2, total_steps=total_steps)
     for name, learner in (("with memory", RecurrentPPO), ("without", None)):
         agent = train(config, learner=learner, progress=False).agent
         print(f"{name}: {evaluate(agent, episodes=episodes).mean_return:.0%} right")

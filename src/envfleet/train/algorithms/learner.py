@@ -242,9 +242,9 @@ def make_batch(
     return Batch(
         to_tensors(map_leaves(picked, flattened(rollout.observations)), device),
         torch.from_numpy(picked(rollout.actions.reshape(-1, *rollout.actions.shape[2:]))).to(device),
-        _float_tensor(picked(advantages.ravel()), device),
-        _float_tensor(picked(returns.ravel()), device),
-        _float_tensor(picked(values.ravel()), device),
+        float_tensor(picked(advantages.ravel()), device),
+        float_tensor(picked(returns.ravel()), device),
+        float_tensor(picked(values.ravel()), device),
         explained_variance(picked(values.ravel()), picked(returns.ravel())),
     )
 
@@ -407,5 +407,6 @@ def _check(numbers: npt.NDArray[np.float64], what: str) -> None:
         raise NonFiniteError(message, quantity=what, env_index=env)
 
 
-def _float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+def float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+    """Numbers as networks take them."""
     return torch.from_numpy(array.astype(np.float32)).to(device)

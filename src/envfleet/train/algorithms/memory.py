@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +19,7 @@ from envfleet.train.algorithms.learner import (
     Config,
     Task,
     advantages_and_returns,
+    float_tensor,
     head_for,
     make_optimizer,
     reward_scaling_for,
@@ -189,7 +189,9 @@ class MemoryLearner(ABC, Generic[Config]):
         return Sequences(
             observations,
             torch.from_numpy(rollout.actions).to(device),
-            *(torch.from_numpy(array.astype(np.float32)).to(device) for array in (advantages, returns, values)),
+            float_tensor(advantages, device),
+            float_tensor(returns, device),
+            float_tensor(values, device),
             resets,
             torch.from_numpy(rollout.valid).to(device),
             start,

@@ -39,7 +39,14 @@ def loss_for(rows: list[tuple[float, int, float, float]], entropy_coef: float = 
     odds, actions, advantages, ratios = zip(*rows, strict=True)
     observations = torch.tensor(odds).unsqueeze(-1).requires_grad_()
     old = torch.tensor([math.log(chance(a, o) / r) for a, o, r in zip(actions, odds, ratios, strict=True)])
-    batch = Batch(observations, torch.tensor(actions), torch.tensor(advantages), torch.zeros(len(rows)), torch.zeros(len(rows)), 0.0)
+    batch = Batch(
+        observations,
+        torch.tensor(actions),
+        torch.tensor(advantages),
+        torch.zeros(len(rows)),
+        torch.zeros(len(rows)),
+        0.0,
+    )
     actor = Actor(Logits(), distribution_for(spaces.Discrete(2)))
     return actor_loss(actor, batch, batch.advantages, old, CLIP, entropy_coef)
 
