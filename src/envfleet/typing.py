@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from envfleet.train.running.loggers.log_writer import Row
     from envfleet.train.running.loggers.registry import OpenLogger
     from envfleet.train.running.reporting import Callback
+    from envfleet.train.wrapping import Wrap, Wrapping
     from envfleet.vector.engine import StepResult
     from envfleet.vector.failures import OnFailure
     from envfleet.vector.fused_env import AnyEnv, EnvFn
@@ -76,7 +77,9 @@ __all__ = [
     "Tensors",
     "Uniform",
     "VectorizationMode",
+    "Wrap",
     "Wrapper",
+    "Wrapping",
 ]
 
 _MODULES = {
@@ -121,7 +124,9 @@ _MODULES = {
     "Tensors": "envfleet.train.observations",
     "Uniform": "envfleet.randomize",
     "VectorizationMode": "envfleet.make",
+    "Wrap": "envfleet.train.wrapping",
     "Wrapper": "envfleet._single",
+    "Wrapping": "envfleet.train.wrapping",
 }
 
 

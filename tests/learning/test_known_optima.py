@@ -17,6 +17,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from selection import left_to_test_all
+from tiny_mdps import IDENTITY, IdentityEnv
 from torch import Tensor, nn
 
 from envfleet import make_vec
@@ -120,6 +121,42 @@ def test_two_phases_with_sac(name: str, seed: int, tmp_path: Path) -> None:
     first, second = actions_of(config, 4 * config.learning_starts, tmp_path / "run", seed=seed)
     assert first > 0.6
     assert second < -0.6
+
+
+def seen_and_done(config: TrainConfig, steps: int, run: Path, kind: str, seed: int) -> tuple[Any, Any]:
+    """What was seen and what was done then, after so many steps of a problem where the best is to do what is seen."""
+    made = {"env_id": IDENTITY, "env_kwargs": {"kind": kind}, "backend": "sync", "gamma": 0.0}
+    changed = dataclasses.replace(config, **made, total_steps=steps, seed=seed)
+    agent = train(changed, run_dir=run, progress=False, loggers=()).agent
+    space = IdentityEnv(kind).observation_space
+    space.seed(1)
+    seen = np.stack([space.sample() for _ in range(500)])
+    return seen, agent.act(seen)
+
+
+@left_to_test_all(lambda given: given["seed"] > 0 or ON_POLICY[given["name"]].algo == "a2c")
+@pytest.mark.timeout(600)
+@SEEDS
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_what_is_seen_is_done(name: str, seed: int, tmp_path: Path) -> None:
+    """One of four actions is right, and the observation says which: at least 97 % are right in the end."""
+    config = ON_POLICY[name]
+    steps = {"a2c": 250_000, "ppo": 30_000}[config.algo]
+    seen, done = seen_and_done(config, steps, tmp_path / "run", "Discrete", seed)
+    assert np.mean(seen == done) > 0.97
+
+
+@left_to_test_all()
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@SEEDS
+@pytest.mark.parametrize("name", OF_SAC)
+def test_what_is_seen_is_done_with_sac(name: str, seed: int, tmp_path: Path) -> None:
+    """Two numbers from -2 to 2 are to be repeated: the mean error, of 1 for always 0, becomes 0.15 at most."""
+    config = OF_SAC[name]
+    assert isinstance(config, SACConfig)
+    seen, done = seen_and_done(config, 2 * config.learning_starts, tmp_path / "run", "Box", seed)
+    assert np.abs(seen - done).mean() < 0.15
 
 
 QUICK = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import sys
 from pathlib import Path
@@ -159,18 +158,19 @@ class TestCuriosity:
         assert seen[0.0][0] != seen[10.0][0]
 
 
+RECALL: dict[str, Any] = {
+    "num_envs": 16,
+    "backend": "sync",
+    "rollout_steps": 20,
+    "hidden_sizes": (16,),
+    "actor_lr": 1e-2,
+}
+
+
 def test_memory_learns_what_nobody_can_without(tmp_path: Path) -> None:
     """Without memory one of two is right: the last observation says nothing."""
     module = example("memory")
-    config = PPOConfig(
-        module.Recall,
-        num_envs=16,
-        backend="sync",
-        rollout_steps=20,
-        hidden_sizes=(16,),
-        actor_lr=1e-2,
-        total_steps=6_400,
-    )
+    config = PPOConfig(module.Recall, **RECALL, total_steps=6_400)
     agent = train(config, learner=module.RecurrentPPO, run_dir=tmp_path / "run", progress=False, loggers=()).agent
     assert evaluate(agent, episodes=64, num_envs=16, backend="sync").mean_return >= 0.95
 
@@ -179,16 +179,7 @@ def test_memory_learns_what_nobody_can_without(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_memory_with_five_seeds(seed: int, tmp_path: Path) -> None:
     module = example("memory")
-    config = PPOConfig(
-        module.Recall,
-        num_envs=16,
-        backend="sync",
-        rollout_steps=20,
-        hidden_sizes=(16,),
-        actor_lr=1e-2,
-        total_steps=12_800,
-    )
-    config = dataclasses.replace(config, seed=seed)
+    config = PPOConfig(module.Recall, **RECALL, total_steps=12_800, seed=seed)
     remembers = train(config, learner=module.RecurrentPPO, run_dir=tmp_path / "with", progress=False, loggers=()).agent
     forgets = train(config, run_dir=tmp_path / "without", progress=False, loggers=()).agent
     scores = [evaluate(one, episodes=200, num_envs=16, backend="sync").mean_return for one in (remembers, forgets)]

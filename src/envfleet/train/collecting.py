@@ -14,8 +14,6 @@ from envfleet.train.observations import Array, Observations, allocate, copied, m
 from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 
 Policy: TypeAlias = Callable[[Observations], Array]
-TellingPolicy: TypeAlias = Callable[..., Array]
-"""A policy that is told where episodes begin: `policy(observations, resets=...)`."""
 Rows: TypeAlias = npt.NDArray[np.intp]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -110,7 +108,7 @@ def begin(envs: AnyVectorEnv, seed: int | None = None) -> Position:
 
 def collect(
     envs: AnyVectorEnv,
-    policy: Policy | TellingPolicy,
+    policy: Policy | Callable[..., Array],
     steps: int,
     start: Position,
     info_names: Sequence[str] = (),

@@ -21,7 +21,6 @@ from envfleet._references import named
 from envfleet.train.collecting import FloatArray, Rollout
 from envfleet.train.observations import map_leaves
 from envfleet.train.wrapper_state import WrapperState, freeze, load_state, read_state, wrappers_of
-from envfleet.vector.sync import SyncVectorEnv
 from envfleet.wrappers._common import AnyVectorEnv, BatchWrapper, Infos, Options, Seed, StepResult, autoreset_mode
 
 Wrap: TypeAlias = Callable[[AnyVectorEnv], AnyVectorEnv]
@@ -152,8 +151,10 @@ class OneWrapped(gym.Env[Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], wrapping: Wrapping) -> None:
         self._env = env
-        # It is not reset by itself: the last picture of an episode is that of its end.
-        self._envs: Any = wrapping.to_play(SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.DISABLED))
+        # Gymnasium's steps the environment whole, with every wrapper that its pictures go through. It is not reset by
+        # itself: the last picture of an episode is that of its end.
+        alone = gym.vector.SyncVectorEnv([lambda: env], autoreset_mode=AutoresetMode.DISABLED)
+        self._envs: Any = wrapping.to_play(alone)
         self.observation_space, self.action_space = self._envs.single_observation_space, self._envs.single_action_space
         self.metadata, self.render_mode, self.spec = env.metadata, env.render_mode, env.spec
 

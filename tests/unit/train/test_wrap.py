@@ -17,7 +17,8 @@ from small_runs import CONFIGS, EVERY, ROLLOUT, changed, outcome, stop_at
 from envfleet import make_vec
 from envfleet.errors import DamagedRunError
 from envfleet.train import PPOConfig, Progress, TrainConfig, evaluate, load_agent, resume, showcase, train
-from envfleet.train.folders.weights import load_tensors, save_tensors
+from envfleet.train.folders.folder import RunFolder
+from envfleet.train.folders.weights import save_tensors
 from envfleet.train.wrapper_state import packed, read_state, unpacked
 from envfleet.train.wrapping import measured
 from envfleet.wrappers import FrameStackObservation, NormalizeObservation, NormalizeReward
@@ -75,7 +76,8 @@ class TestResuming:
         resume(run, wrap=wrap, callback=stop_at([13 * ROLLOUT]), progress=False)
         assert resume(run, wrap=wrap, progress=False).finished
         np.testing.assert_equal(outcome(run), outcome(whole))
-        saved = [load_tensors(folder / "wrappers.safetensors", "wrappers") for folder in (whole, run)]
+        saved = [RunFolder(folder).read_wrappers() for folder in (whole, run)]
+        assert saved[0]
         np.testing.assert_equal(saved[0], saved[1])
 
     def test_the_wrappers_are_at_work(self, tmp_path: Path) -> None:
@@ -131,16 +133,17 @@ class TestReturns:
         assert score.returns == tuple(float(length) for length in score.lengths)
 
 
-class TestPlaying:
-    @pytest.fixture(scope="class")
-    def trained(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        config = PPOConfig(
-            "Pendulum-v1", num_envs=4, backend="sync", rollout_steps=64, total_steps=1024, minibatch_size=64, epochs=1,
-            normalize_observations=False, eval_every=512, eval_episodes=2, env_kwargs={"max_episode_steps": 30},
-        )  # fmt: skip
-        run = tmp_path_factory.mktemp("wrapped") / "run"
-        return train(config, wrap=normalised, run_dir=run, progress=False).run_dir
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = PPOConfig(
+        "Pendulum-v1", num_envs=4, backend="sync", rollout_steps=64, total_steps=1024, minibatch_size=64, epochs=1,
+        normalize_observations=False, eval_every=512, eval_episodes=2, env_kwargs={"max_episode_steps": 30},
+    )  # fmt: skip
+    run = tmp_path_factory.mktemp("wrapped") / "run"
+    return train(config, wrap=normalised, run_dir=run, progress=False).run_dir
 
+
+class TestPlaying:
     def test_a_loaded_agent_plays_as_the_trained_one(self, trained: Path) -> None:
         agent = load_agent(trained, wrap=normalised)
         assert agent.observation_space.shape == (3, 3)

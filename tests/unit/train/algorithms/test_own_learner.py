@@ -295,6 +295,22 @@ class TestConfigurations:
             del ALGORITHMS["rich"]
 
 
+class TestOtherNetworks:
+    def test_there_may_be_no_critic(self, tmp_path: Path) -> None:
+        class Lone(Timid):
+            """Its critic is nobody's business."""
+
+            def __init__(self, *given: Any) -> None:
+                super().__init__(*given)
+                self.modules = {"actor": self.actor}
+
+        run = train(CONFIGS["ppo"], learner=Lone, run_dir=tmp_path / "run", progress=False).run_dir
+        assert not (run / "critic.safetensors").exists()
+        assert load_agent(run).config == CONFIGS["ppo"]
+        other = train(CONFIGS["ppo"], learner=Lone, init_from=run, run_dir=tmp_path / "other", progress=False)
+        assert other.finished
+
+
 class TestOtherOptimisers:
     def test_they_are_saved_too(self, tmp_path: Path) -> None:
         class Plain(Timid):
