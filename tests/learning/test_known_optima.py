@@ -191,7 +191,13 @@ def played(learner: SAC, env_id: str, rounds: int, progress: float) -> None:
             position = rollout.end
 
 
-@pytest.mark.parametrize("name", OF_SAC)
+BIASED = pytest.mark.xfail(strict=True, reason="it keeps targets of five steps to the end, see docs/sac.md")
+"""Of a preset that was measured so; with one step at the end it has to be measured again."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[BIASED] if one.multi_step_share == 1 else []) for name, one in OF_SAC.items()]
+)
 def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the reward is the action itself, so is the slope of the target; 3.9 times that with five noisy steps."""
     seen: list[tuple[Tensor, Tensor]] = []
@@ -208,7 +214,8 @@ def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: p
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         learner = SAC(config, Task(ONE, ONE, config.num_envs, torch.device("cpu")))
-        played(learner, SLOPE, config.learning_starts // config.num_envs, progress=config.multi_step_share)
+        # Nearly at the end of a run: what a critic learns wrong then, it keeps.
+        played(learner, SLOPE, config.learning_starts // config.num_envs, progress=0.99)
     actions, targets = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
     assert len(actions) >= 2_000
     slope = np.polyfit(actions, targets / learner._rewards.factor, 1)[0]

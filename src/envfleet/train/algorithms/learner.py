@@ -63,7 +63,6 @@ class Learner(Protocol):
         needs_bounded_actions: if it is there and True, environments whose actions have infinite bounds are refused.
         needs_resets: if it is there and True, `act` is told where episodes begin: `act(observations, env_ids, resets)`
             with bool[rows]; the rollout then says the same as `rollout.resets`.
-        actor: the policy, which is what is kept in the end.
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
             evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
         optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
@@ -77,7 +76,9 @@ class Learner(Protocol):
     def __init__(self, config: Any, task: Task) -> None: ...
 
     @property
-    def actor(self) -> Actor | MemoryActor: ...  # noqa: D102  described above
+    def actor(self) -> Actor | MemoryActor:
+        """The policy, which is what is kept in the end."""
+        ...
 
     @classmethod
     def actor_for(cls, config: Any, task: Task) -> Actor | MemoryActor:
