@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from envfleet.train.running.reporting import Callback
     from envfleet.train.sweeping.folder import PrunerName
     from envfleet.train.sweeping.space import SearchSpace
+    from envfleet.train.wrapping import Wrap, Wrapping
     from envfleet.vector.engine import StepResult
     from envfleet.vector.failures import OnFailure
     from envfleet.vector.fused_env import AnyEnv, EnvFn
@@ -81,7 +82,9 @@ __all__ = [
     "Tensors",
     "Uniform",
     "VectorizationMode",
+    "Wrap",
     "Wrapper",
+    "Wrapping",
 ]
 
 _MODULES = {
@@ -129,7 +132,9 @@ _MODULES = {
     "Tensors": "envfleet.train.observations",
     "Uniform": "envfleet.randomize",
     "VectorizationMode": "envfleet.make",
+    "Wrap": "envfleet.train.wrapping",
     "Wrapper": "envfleet._single",
+    "Wrapping": "envfleet.train.wrapping",
 }
 
 

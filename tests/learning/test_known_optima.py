@@ -17,6 +17,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from selection import left_to_test_all
+from tiny_mdps import IDENTITY, IdentityEnv
 from torch import Tensor, nn
 
 from envfleet import make_vec
@@ -122,6 +123,42 @@ def test_two_phases_with_sac(name: str, seed: int, tmp_path: Path) -> None:
     assert second < -0.6
 
 
+def seen_and_done(config: TrainConfig, steps: int, run: Path, kind: str, seed: int) -> tuple[Any, Any]:
+    """What was seen and what was done then, after so many steps of a problem where the best is to do what is seen."""
+    made = {"env_id": IDENTITY, "env_kwargs": {"kind": kind}, "backend": "sync", "gamma": 0.0}
+    changed = dataclasses.replace(config, **made, total_steps=steps, seed=seed)
+    agent = train(changed, run_dir=run, progress=False, loggers=()).agent
+    space = IdentityEnv(kind).observation_space
+    space.seed(1)
+    seen = np.stack([space.sample() for _ in range(500)])
+    return seen, agent.act(seen)
+
+
+@left_to_test_all(lambda given: given["seed"] > 0 or ON_POLICY[given["name"]].algo == "a2c")
+@pytest.mark.timeout(600)
+@SEEDS
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_what_is_seen_is_done(name: str, seed: int, tmp_path: Path) -> None:
+    """One of four actions is right, and the observation says which: at least 97 % are right in the end."""
+    config = ON_POLICY[name]
+    steps = {"a2c": 250_000, "ppo": 30_000}[config.algo]
+    seen, done = seen_and_done(config, steps, tmp_path / "run", "Discrete", seed)
+    assert np.mean(seen == done) > 0.97
+
+
+@left_to_test_all()
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@SEEDS
+@pytest.mark.parametrize("name", OF_SAC)
+def test_what_is_seen_is_done_with_sac(name: str, seed: int, tmp_path: Path) -> None:
+    """Two numbers from -2 to 2 are to be repeated: the mean error, of 1 for always 0, becomes 0.15 at most."""
+    config = OF_SAC[name]
+    assert isinstance(config, SACConfig)
+    seen, done = seen_and_done(config, 2 * config.learning_starts, tmp_path / "run", "Box", seed)
+    assert np.abs(seen - done).mean() < 0.15
+
+
 QUICK = {
     "learning_starts": 200,
     "hidden_sizes": (32,),
@@ -154,7 +191,13 @@ def played(learner: SAC, env_id: str, rounds: int, progress: float) -> None:
             position = rollout.end
 
 
-@pytest.mark.parametrize("name", OF_SAC)
+BIASED = pytest.mark.xfail(strict=True, reason="it keeps targets of five steps to the end, see docs/sac.md")
+"""Of a preset that was measured so; with one step at the end it has to be measured again."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[BIASED] if one.multi_step_share == 1 else []) for name, one in OF_SAC.items()]
+)
 def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the reward is the action itself, so is the slope of the target; 3.9 times that with five noisy steps."""
     seen: list[tuple[Tensor, Tensor]] = []
@@ -171,7 +214,8 @@ def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: p
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         learner = SAC(config, Task(ONE, ONE, config.num_envs, torch.device("cpu")))
-        played(learner, SLOPE, config.learning_starts // config.num_envs, progress=config.multi_step_share)
+        # Nearly at the end of a run: what a critic learns wrong then, it keeps.
+        played(learner, SLOPE, config.learning_starts // config.num_envs, progress=0.99)
     actions, targets = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
     assert len(actions) >= 2_000
     slope = np.polyfit(actions, targets / learner._rewards.factor, 1)[0]

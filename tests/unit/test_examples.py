@@ -12,15 +12,19 @@ from envfleet.train import evaluate, plot_runs, showcase, train  # noqa: F401  w
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
+    "clipped_values": ["--total-steps", "2560"],
     "continuous_control": ["--total-steps", "2560", "--episodes", "2"],
+    "curiosity": ["--total-steps", "2560"],
     "custom_network": ["--total-steps", "2560", "--episodes", "2"],
     "domain_randomization": ["--total-steps", "1024", "--episodes", "1", "--num-envs", "8"],
     "first_ready": ["--steps", "160"],
     "images": ["--total-steps", "1024", "--episodes", "3"],
     "lunar_lander": ["--total-steps", "1280", "--episodes", "2"],
+    "memory": ["--total-steps", "400", "--episodes", "2"],
     "own_algorithm": ["--updates", "3"],
     "own_environment": [],
     "several_machines": ["--num-envs", "4", "--num-workers", "2", "--steps", "20"],
+    "shared_trunk": ["--total-steps", "2560"],
 }
 NAMES = [pytest.param(name, marks=[pytest.mark.ray] if name == "several_machines" else []) for name in SHORT]
 MADE = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 import docstring_parser
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
@@ -21,6 +20,7 @@ from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, parse
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
 from envfleet.train.config import TrainConfig
+from envfleet.train.plain_settings import field_types
 from envfleet.train.running.loggers.registry import check_loggers
 
 _DEFAULT_ALGO = "a2c"
@@ -232,27 +232,17 @@ def optional_path(metavar: str, help_text: str) -> Any:
 
 
 def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: dict[str, str]) -> type[Any]:
-    types: Any = _types(type(defaults))
+    types: Any = field_types(type(defaults))
     fields = []
     for name in names:
         default = getattr(defaults, name)
         hint = "(default: none)" if default in ({}, ()) else "(default: never)" if name == "stop_at_return" else None
-        annotation = Annotated[types[name], arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
+        kind = types.get(name, type(default))
+        annotation = Annotated[kind, arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
         fields.append((name, annotation, field(default_factory=partial(copy, default))))
     group = make_dataclass(title, fields, frozen=True)
     group.__doc__ = ""  # or else it would be the signature, which the help text would show
     return group
-
-
-def _types(config: type[TrainConfig]) -> dict[str, Any]:
-    """The types of the fields, each read as the module understands it in which its class is written."""
-    names = {entry.name for entry in dataclasses.fields(config)}
-    types: dict[str, Any] = {}
-    for parent in reversed(config.__mro__):
-        # Only of fields: Python 3.10 takes the KW_ONLY marker among the annotations for a type, and refuses it.
-        own = {name: text for name, text in inspect.get_annotations(parent).items() if name in names}
-        types |= get_type_hints(type("Fields", (), {"__annotations__": own, "__module__": parent.__module__}))
-    return types
 
 
 def _help_texts(config: type[TrainConfig]) -> dict[str, str]:

@@ -19,7 +19,16 @@ from envfleet._optional import needs
 if TYPE_CHECKING:
     from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
     from envfleet.train.agent import Agent
-    from envfleet.train.algorithms.learner import Batch, Learner, OnPolicyLearner, Task, gradient_step, values_along
+    from envfleet.train.algorithms.learner import (
+        Batch,
+        Learner,
+        OnPolicyLearner,
+        Task,
+        gradient_step,
+        make_optimizer,
+        values_along,
+    )
+    from envfleet.train.algorithms.memory import MemoryLearner, Sequences
     from envfleet.train.algorithms.registry import preset, register_algorithm
     from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
     from envfleet.train.algorithms.returns import gae
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from envfleet.train.judging.plots import plot_runs, plot_scenarios
     from envfleet.train.judging.scores import Evaluation, Scenario, table
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
+    from envfleet.train.networks.memory import MemoryActor
     from envfleet.train.networks.networks import Actor, Critic, Networks
     from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
     from envfleet.train.running.loggers.registry import register_logger
@@ -58,6 +68,8 @@ __all__ = [
     "Learner",
     "LogWriter",
     "LoggedRun",
+    "MemoryActor",
+    "MemoryLearner",
     "Networks",
     "OnPolicyLearner",
     "PPOConfig",
@@ -68,6 +80,7 @@ __all__ = [
     "Rollout",
     "SACConfig",
     "Scenario",
+    "Sequences",
     "Showcase",
     "Sweep",
     "SweepResult",
@@ -87,6 +100,7 @@ __all__ = [
     "gae",
     "gradient_step",
     "load_agent",
+    "make_optimizer",
     "parse_randomize",
     "parse_sweep",
     "play_in_window",
@@ -120,6 +134,8 @@ _MODULES = {
     "Learner": "envfleet.train.algorithms.learner",
     "LogWriter": "envfleet.train.running.loggers.log_writer",
     "LoggedRun": "envfleet.train.running.loggers.log_writer",
+    "MemoryActor": "envfleet.train.networks.memory",
+    "MemoryLearner": "envfleet.train.algorithms.memory",
     "Networks": "envfleet.train.networks.networks",
     "OnPolicyLearner": "envfleet.train.algorithms.learner",
     "PPOConfig": "envfleet.train.config",
@@ -130,6 +146,7 @@ _MODULES = {
     "Rollout": "envfleet.train.collecting",
     "SACConfig": "envfleet.train.config",
     "Scenario": "envfleet.train.judging.scores",
+    "Sequences": "envfleet.train.algorithms.memory",
     "Showcase": "envfleet.train.filming.showcase",
     "Sweep": "envfleet.scenarios",
     "SweepResult": "envfleet.train.sweeping.results",
@@ -149,6 +166,7 @@ _MODULES = {
     "gae": "envfleet.train.algorithms.returns",
     "gradient_step": "envfleet.train.algorithms.learner",
     "load_agent": "envfleet.train.folders.checkpoint",
+    "make_optimizer": "envfleet.train.algorithms.learner",
     "parse_randomize": "envfleet.scenarios",
     "parse_sweep": "envfleet.scenarios",
     "play_in_window": "envfleet.train.filming.window",

@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from gymnasium import Space, spaces
 from torch import Tensor
@@ -15,9 +16,12 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig
 from envfleet.train.finite import check_weights, first_exceeding
+from envfleet.train.networks.memory import CarriedStates, MemoryActor
 from envfleet.train.networks.modes import evaluation_mode
 from envfleet.train.networks.networks import Actor
-from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
+from envfleet.train.observations import Array, Observations, Tensors, map_leaves, to_tensors
+from envfleet.train.wrapping import Wrapping
+from envfleet.wrappers._common import AnyVectorEnv
 from envfleet.wrappers.bounded_action import ActionMap
 
 
@@ -33,29 +37,52 @@ class Agent:
         observation_space: of a single environment.
         action_space: of a single environment.
         device: the torch device of the network.
+        wrapping: the vector wrappers that it was trained with, if there were any; its spaces are those they show.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        actor: Actor,
+        actor: Actor | MemoryActor,
         observation_space: Space[Any],
         action_space: Space[Any],
         device: torch.device,
+        wrapping: Wrapping | None = None,
     ) -> None:
         self.config = config
         self.actor = actor
         self.observation_space = observation_space
         self.action_space = action_space
         self.device = device
+        self.wrapping = wrapping
+        self._states = _no_states(actor, device)
         # Its own, so that whoever draws actions in the middle of a training changes nothing of it.
         self._generator = torch.Generator(device).manual_seed(config.seed)
         self._to_bounds: ActionMap | None = None
         if isinstance(action_space, spaces.Box):
             self._to_bounds = ActionMap.between(action_space.low, action_space.high)
 
+    @property
+    def needs_resets(self) -> bool:
+        """Whether the policy remembers, so that `act` must be told where episodes begin."""
+        return isinstance(self.actor, MemoryActor)
+
+    def wrapped(self, envs: AnyVectorEnv) -> AnyVectorEnv:
+        """Vector environments to play in: with the wrappers of the training around them, if there were any.
+
+        The wrappers have what they learnt in training, and learn nothing more. Rewards are the environments' own.
+        """
+        return envs if self.wrapping is None else self.wrapping.to_play(envs)
+
     @torch.inference_mode()
-    def act(self, observations: Observations, deterministic: bool = True) -> Array:
+    def act(
+        self,
+        observations: Observations,
+        deterministic: bool = True,
+        *,
+        resets: npt.NDArray[np.bool_] | None = None,
+        env_ids: npt.NDArray[np.intp] | None = None,
+    ) -> Array:
         """Actions for a batch of observations [batch, ...], one per row, as `envs.step` takes them.
 
         Args:
@@ -63,12 +90,15 @@ class Agent:
                 batch of one: `agent.act(observation[None])[0]`.
             deterministic: the most likely action; False draws from the policy, each action independently of those
                 before (in training, SAC's noise persists for some steps), from the agent's own generator: `seeded`.
+            resets: only for a policy that remembers: whose observation is the first of an episode, bool[batch]. In the
+                first call that is everybody's. The agent keeps what each environment's episode led it to remember.
+            env_ids: whose observations these are, if not everybody's, int[batch]; only for a policy that remembers.
         """
         _check_batch(self.observation_space, observations, "observations")
         # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
         plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
         with evaluation_mode(self.actor) if self.actor.training else nullcontext():
-            outputs = self.actor(to_tensors(plain, self.device))
+            outputs = self._outputs(to_tensors(plain, self.device), resets, env_ids)
         self._check_outputs(outputs, plain)
         distribution = self.actor.distribution
         actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs, self._generator)
@@ -77,12 +107,38 @@ class Agent:
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
-        """Let `act(deterministic=False)` draw what `seed` fixes for the length of a `with` block."""
-        before, self._generator = self._generator, torch.Generator(self.device).manual_seed(seed)
+        """Let `act(deterministic=False)` draw what `seed` fixes for the length of a `with` block.
+
+        A policy that remembers begins with nothing, and afterwards remembers what it did before.
+        """
+        before, states = self._generator, self._states
+        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self._states = _no_states(self.actor, self.device)
         try:
             yield
         finally:
-            self._generator = before
+            self._generator, self._states = before, states
+
+    def _outputs(
+        self, observations: Tensors, resets: npt.NDArray[np.bool_] | None, env_ids: npt.NDArray[np.intp] | None
+    ) -> Tensor:
+        if self._states is None or not isinstance(self.actor, MemoryActor):
+            outputs: Tensor = self.actor(observations)
+            return outputs
+        if resets is None:
+            raise TypeError(
+                "This policy remembers: tell it whose observations are the first of an episode, "
+                "agent.act(observations, resets=...), bool[batch]; in the first call they all are."
+            )
+        begins = torch.from_numpy(np.array(resets, dtype=np.bool_))
+        batch = len(next(iter(_leaves(observations))))
+        if begins.shape != (batch,):
+            raise ValueError(f"resets must be bool[{batch}], one per observation, got shape {tuple(begins.shape)}.")
+        rows = torch.arange(len(begins)) if env_ids is None else torch.from_numpy(np.array(env_ids, dtype=np.int64))
+        before = self._states.read(rows, begins)
+        outputs, states = self.actor(observations, before, begins.to(self.device))
+        self._states.write(rows, states)
+        return outputs
 
     def _check_outputs(self, outputs: Tensor, observations: Observations) -> None:
         """Refuse outputs that pick no action: the largest of NaN logits, for instance, is always the first."""
@@ -102,6 +158,18 @@ class Agent:
             quantity="actor output" if seen is None else "observation",
             env_index=row,
         )
+
+
+def _leaves(tree: Tensors) -> Iterator[Tensor]:
+    if isinstance(tree, dict):
+        for entry in tree.values():
+            yield from _leaves(entry)
+    else:
+        yield tree
+
+
+def _no_states(actor: Actor | MemoryActor, device: torch.device) -> CarriedStates | None:
+    return CarriedStates(actor.state_size, device) if isinstance(actor, MemoryActor) else None
 
 
 def _check_batch(space: Space[Any], observations: Any, path: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from envfleet.train.observations import Array, Observations, allocate, copied, stacked, write_row
+from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
 from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 
 Policy: TypeAlias = Callable[[Observations], Array]
@@ -27,11 +27,13 @@ class Position:
         observations: what the environments show now, [num_envs, ...].
         resetting: environments whose next step only resets them (NEXT_STEP autoreset), bool[num_envs].
         fresh: whether all environments were reset to get here.
+        starting: environments that show the first observation of an episode, bool[num_envs]; None if nobody knows.
     """
 
     observations: Observations
     resetting: BoolArray
     fresh: bool = False
+    starting: BoolArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,7 @@ class Rollout:
             truncated, and their final observation is what the policy saw: the episode ended before this row.
         final_infos: by name, what the last infos of the episodes that ended say, float64[k], in the order of
             `final_observations`; NaN where they say nothing.
+        resets: where the policy saw the first observation of an episode, bool; None if it was not told.
     """
 
     observations: Observations
@@ -71,6 +74,7 @@ class Rollout:
     fresh: bool = False
     restarted: BoolArray | None = None
     final_infos: Mapping[str, FloatArray] = field(default_factory=dict)
+    resets: BoolArray | None = None
 
     @property
     def done(self) -> BoolArray:
@@ -82,14 +86,35 @@ class Rollout:
         """The number of transitions: rows that are valid."""
         return int(np.count_nonzero(self.valid))
 
+    @property
+    def next_observations(self) -> Observations:
+        """What each action led to; where an episode ended that is its final observation."""
+
+        def shifted(along: Array, end: Array, finals: Array) -> Array:
+            following = np.concatenate([along[1:], end[None]])
+            following[self.done] = finals
+            return following
+
+        found: Observations = map_leaves(shifted, self.observations, self.end.observations, self.final_observations)
+        return found
+
 
 def begin(envs: AnyVectorEnv, seed: int | None = None) -> Position:
     """Reset all environments: the position the first rollout starts from."""
     observations, _ = envs.reset(seed=seed)
-    return Position(copied(observations), np.zeros(envs.num_envs, dtype=np.bool_), fresh=True)
+    none, every = np.zeros(envs.num_envs, dtype=np.bool_), np.ones(envs.num_envs, dtype=np.bool_)
+    return Position(copied(observations), none, fresh=True, starting=every)
 
 
-def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position, info_names: Sequence[str] = ()) -> Rollout:
+def collect(
+    envs: AnyVectorEnv,
+    policy: Policy | Callable[..., Array],
+    steps: int,
+    start: Position,
+    info_names: Sequence[str] = (),
+    *,
+    tell_resets: bool = False,
+) -> Rollout:
     """Let `policy` act for `steps` steps in every environment.
 
     Args:
@@ -98,13 +123,16 @@ def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position, inf
         steps: how many, 1 or more.
         start: `begin(envs)`, or the end of the rollout before.
         info_names: what to keep of an episode's last info: entries that are numbers or bools, such as "is_success".
+        tell_resets: call `policy(observations, resets=...)`, which says whose observations are the first of an episode,
+            bool[num_envs], and keep that in the rollout: for policies that remember.
     """
     same_step = _resets_in_same_step(envs)
     record = _Record(envs, steps, info_names)
-    observations, resetting = start.observations, start.resetting
+    observations, resetting, starting = start.observations, start.resetting, start.starting
+    act: Any = policy
     for step in range(steps):
         write_row(record.observations, step, observations)
-        actions = policy(observations)
+        actions = act(observations, resets=record.note_starts(step, starting)) if tell_resets else act(observations)
         observations, rewards, terminated, truncated, infos = envs.step(actions)
         record.write(step, actions, rewards, terminated, truncated, resetting)
         done = terminated | truncated
@@ -112,9 +140,10 @@ def collect(envs: AnyVectorEnv, policy: Policy, steps: int, start: Position, inf
             ended = np.flatnonzero(done)
             record.finals.extend(infos["final_obs"][ended] if same_step else _rows(observations, ended))
             record.note_ends(step, ended, infos)
+        starting = done if same_step else resetting
         if not same_step:
             resetting = done
-    return record.rollout(Position(copied(observations), resetting), fresh=start.fresh)
+    return record.rollout(Position(copied(observations), resetting, starting=starting), fresh=start.fresh)
 
 
 class _Record:
@@ -130,6 +159,16 @@ class _Record:
         self.finals: list[Any] = []
         self._final_infos: dict[str, list[float]] = {name: [] for name in info_names}
         self._restarted: BoolArray | None = None
+        self._resets: BoolArray | None = None
+
+    def note_starts(self, step: int, starting: BoolArray | None) -> BoolArray:
+        """Note whose observations are the first of an episode, which is returned."""
+        if starting is None:
+            raise ValueError("collect(tell_resets=True) must start where a rollout ended, or at begin(envs).")
+        if self._resets is None:
+            self._resets = np.zeros(self._valid.shape, dtype=np.bool_)
+        self._resets[step] = starting
+        return starting
 
     def write(
         self,
@@ -176,6 +215,7 @@ class _Record:
             fresh=fresh,
             restarted=self._restarted,
             final_infos={name: np.array(values, np.float64) for name, values in self._final_infos.items()},
+            resets=self._resets,
         )
 
 

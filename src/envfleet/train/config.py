@@ -18,6 +18,7 @@ from envfleet._references import named
 from envfleet._single import EnvMaker, check_maker
 from envfleet.randomize import Distribution
 from envfleet.scenarios import format_randomize
+from envfleet.train.plain_settings import comes_back, field_types, plain
 
 
 class EnvReference:
@@ -242,16 +243,8 @@ class SACConfig(TrainConfig):
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
     """The configuration as plain values, ready for JSON."""
-    plain = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
-    return {
-        **plain,
-        "env_id": str(config.env_id),
-        "env_kwargs": dict(config.env_kwargs),
-        "vector_kwargs": dict(config.vector_kwargs),
-        "randomize": format_randomize(config.randomize),
-        "hidden_sizes": list(config.hidden_sizes),
-        "info_metrics": list(config.info_metrics),
-    }
+    settings = {entry.name: getattr(config, entry.name) for entry in dataclasses.fields(config)}
+    return {**plain(settings), "env_id": str(config.env_id), "randomize": format_randomize(config.randomize)}
 
 
 _AT_LEAST_ONE = (
@@ -305,9 +298,24 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _JSON, "what JSON can hold, with lists instead of tuples", _survives_json),
         *_violations(config, ("info_metrics",), "a tuple of names", _are_names),
     ]
-    problems += _contradictions(config)
+    problems += [*_contradictions(config), *_own_problems(config)]
     if problems:
         raise ValueError(f"{type(config).__name__}: {'; '.join(problems)}.")
+
+
+def _own_problems(config: TrainConfig) -> Iterator[str]:
+    """What config.json could not give back of the settings that a class of the user's own has added."""
+    if type(config).__module__ == __name__:
+        return
+    ours = {entry.name for parent in (A2CConfig, PPOConfig, SACConfig) for entry in dataclasses.fields(parent)}
+    types = field_types(type(config))
+    for entry in dataclasses.fields(config):
+        value = getattr(config, entry.name)
+        if entry.name not in ours and not comes_back(value, types.get(entry.name)):
+            yield (
+                f"{entry.name} must be what config.json can give back (numbers, texts, None, and lists, tuples and "
+                f"mappings of these, with a type that says which), got {value!r}"
+            )
 
 
 def _contradictions(config: TrainConfig) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,28 +12,41 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
 from envfleet.make import make_vec
-from envfleet.train.algorithms.learner import Task
+from envfleet.train.algorithms.learner import Learner, Task
 from envfleet.train.algorithms.registry import learner_class
 from envfleet.train.config import TrainConfig
 from envfleet.train.networks.distributions import is_continuous
 from envfleet.train.networks.networks import Networks
+from envfleet.train.wrapping import Measured, Wrap, Wrapping
 from envfleet.wrappers import BoundedAction
 from envfleet.wrappers._common import AnyVectorEnv
 
 
-def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
+def make_training_envs(
+    config: TrainConfig, learner: type[Learner] | None = None, wrap: Wrap | None = None
+) -> AnyVectorEnv:
     """The fleet to train on.
 
     It resets in the same step, so that every row is a transition, and does not copy observations, because `collect`
     does. Box actions are in units where -1 to 1 spans the bounds.
+
+    Args:
+        config: what the run was told.
+        learner: the algorithm, if it is not the one that `config` is for.
+        wrap: puts the user's wrappers around the fleet.
     """
-    envs = make_vec(
+    if wrap is not None and config.first_ready:
+        raise ValueError(
+            f"first_ready={config.first_ready} steps some environments at a time, and wrappers step all of them: leave "
+            "out first_ready or wrap."
+        )
+    fleet = make_vec(
         config.env_id,
         config.num_envs,
         config.backend,
         vector_kwargs={
             "autoreset_mode": AutoresetMode.SAME_STEP,
-            "copy": False,
+            "copy": wrap is not None,  # a wrapper may keep what it was given
             **config.vector_kwargs,
             **({"first_ready": config.first_ready} if config.first_ready else {}),
         },
@@ -41,15 +55,16 @@ def make_training_envs(config: TrainConfig) -> AnyVectorEnv:
         randomize_on=config.randomize_on,
         **config.env_kwargs,
     )
-    if not is_continuous(envs.single_action_space):
-        return envs
-    if getattr(learner_class(config), "needs_bounded_actions", False):
-        try:
+    try:
+        envs: AnyVectorEnv = fleet if wrap is None else Measured(fleet, wrap, for_score=False)
+        if not is_continuous(envs.single_action_space):
+            return envs
+        if getattr(learner or learner_class(config), "needs_bounded_actions", False):
             _check_bounded(envs.single_action_space)
-        except ValueError:
-            envs.close()
-            raise
-    return BoundedAction(envs)
+        return BoundedAction(envs)
+    except BaseException:
+        fleet.close()
+        raise
 
 
 def _check_bounded(space: Space[Any]) -> None:
@@ -92,10 +107,15 @@ def _check_size(what: str, space: Space[Any]) -> None:
         )
 
 
-def spaces_of(config: TrainConfig) -> tuple[Space[Any], Space[Any]]:
-    """The observation and the action space of one environment, found by making one."""
-    with make_vec(config.env_id, 1, **config.env_kwargs) as envs:
-        return envs.single_observation_space, envs.single_action_space
+def spaces_of(config: TrainConfig, wrapping: Wrapping | None = None) -> tuple[Space[Any], Space[Any]]:
+    """The observation and the action space of one environment, found by making one; as the user's wrappers show it."""
+    if wrapping is None:
+        with make_vec(config.env_id, 1, **config.env_kwargs) as envs:
+            return envs.single_observation_space, envs.single_action_space
+    same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
+    fleet = make_vec(config.env_id, 1, vector_kwargs=same_step, **config.env_kwargs)
+    with closing(wrapping.to_play(fleet)) as wrapped:
+        return wrapped.single_observation_space, wrapped.single_action_space
 
 
 def pick_device(name: str) -> torch.device:

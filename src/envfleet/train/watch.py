@@ -10,7 +10,7 @@ out of those that follow, until it has ended.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Protocol, final
@@ -19,7 +19,7 @@ import numpy as np
 
 from envfleet.errors import NonFiniteError
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.collecting import BoolArray, Position, Rollout, Rows
+from envfleet.train.collecting import BoolArray, Rollout, Rows
 from envfleet.train.finite import (
     LARGEST,
     Found,
@@ -40,9 +40,11 @@ _LARGEST_REWARD = 1e30
 
 
 class Act(Protocol):
-    """From observations, and whose they are, to actions."""
+    """From observations, whose they are, and for some algorithms where episodes begin, to actions."""
 
-    def __call__(self, observations: Observations, env_ids: Rows | None = None) -> Array:
+    def __call__(
+        self, observations: Observations, env_ids: Rows | None = None, resets: BoolArray | None = None
+    ) -> Array:
         """Actions, one per row."""
         ...
 
@@ -98,14 +100,15 @@ class Watch:
         """All environments, or the given ones, were reset: no episode of theirs is under way."""
         self._dropping[envs] = False
 
-    def shielded(self, act: Act) -> Act:
+    def shielded(self, act: Callable[..., Array]) -> Act:
         """`act`, but it sees 0 where an observation is not finite, so that environments never get NaN for an action.
 
         What came of it is not learnt from: `checked` finds the observation in the rollout.
         """
 
-        def shielded(observations: Observations, env_ids: Rows | None = None) -> Array:
-            actions = act(observations if all_finite(observations) else repaired(observations), env_ids)
+        def shielded(observations: Observations, env_ids: Rows | None = None, resets: BoolArray | None = None) -> Array:
+            shown = observations if all_finite(observations) else repaired(observations)
+            actions = act(shown, env_ids) if resets is None else act(shown, env_ids, resets)
             if actions.dtype.kind == "f" and not all_finite(actions):
                 raise _odd_action(actions, env_ids)
             return actions
@@ -231,7 +234,7 @@ def _without(rollout: Rollout, dropped: BoolArray) -> Rollout:
         valid=rollout.valid & ~dropped,
         final_observations=map_leaves(lambda leaf: leaf[kept], rollout.final_observations),
         final_infos={name: column[kept] for name, column in rollout.final_infos.items()},
-        end=Position(repaired(rollout.end.observations), rollout.end.resetting),
+        end=dataclasses.replace(rollout.end, observations=repaired(rollout.end.observations)),
         dropped=dropped,
     )
 

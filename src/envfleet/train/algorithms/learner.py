@@ -25,6 +25,8 @@ from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
 from envfleet.train.networks.distributions import distribution_for
+from envfleet.train.networks.encoders import orthogonal
+from envfleet.train.networks.memory import MemoryActor
 from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Critic, Layout, Networks, Perceptron, observe
 from envfleet.train.networks.quick_policy import QuickPolicy
@@ -59,7 +61,8 @@ class Learner(Protocol):
         rollout_steps: steps of every environment it wants to see between two calls of `learn`.
         off_policy: whether it learns from whatever there is, and not only from its latest policy's whole rollouts.
         needs_bounded_actions: if it is there and True, environments whose actions have infinite bounds are refused.
-        actor: the policy, which is what is kept in the end.
+        needs_resets: if it is there and True, `act` is told where episodes begin: `act(observations, env_ids, resets)`
+            with bool[rows]; the rollout then says the same as `rollout.resets`.
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
             evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
         optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
@@ -67,14 +70,18 @@ class Learner(Protocol):
 
     rollout_steps: int
     off_policy: bool
-    actor: Actor
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, torch.optim.Optimizer]
 
     def __init__(self, config: Any, task: Task) -> None: ...
 
+    @property
+    def actor(self) -> Actor | MemoryActor:
+        """The policy, which is what is kept in the end."""
+        ...
+
     @classmethod
-    def actor_for(cls, config: Any, task: Task) -> Actor:
+    def actor_for(cls, config: Any, task: Task) -> Actor | MemoryActor:
         """A fresh policy alone, without all that only learning needs: what a trained agent's weights are put into."""
         ...
 
@@ -102,7 +109,11 @@ class Learner(Protocol):
 class OnPolicyLearner(ABC, Generic[Config]):
     """A `Learner` with an actor and a critic of its own each, which learns from its latest policy's rollout alone.
 
-    A subclass says what an update is: `update`, and the names of the metrics that gives: `metrics`.
+    A subclass says what an update is: `update`, and the names of the metrics that gives: `metrics`. It may give other
+    networks (`actor_for`, `critic_for`), and in its `__init__` add to `modules`, or replace `optimizers`.
+
+    Attributes:
+        networks: actor and critic together, for an optimiser of both; what they share is in it once.
     """
 
     off_policy = False
@@ -114,7 +125,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.device = task.device
         self.rollout_steps = config.rollout_steps
         self.actor = self.actor_for(config, task)
-        self.critic = make_critic(task, layout_of(config))
+        self.critic = self.critic_for(config, task)
+        self.networks = nn.ModuleList([self.actor, self.critic])
         self._training_mode = TrainingMode(self.actor, self.critic)
         self._policy = make_policy(self.actor, task, config.rollout_steps)
         self._rewards = reward_scaling_for(config, task)
@@ -131,6 +143,10 @@ class OnPolicyLearner(ABC, Generic[Config]):
         """The user's actor, or a perceptron as the configuration describes it."""
         return make_actor(task, layout_of(config))
 
+    def critic_for(self, config: Config, task: Task) -> Critic:
+        """The user's critic, or a perceptron; a subclass may give one that shares layers with `self.actor`."""
+        return make_critic(task, layout_of(config))
+
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
         """Actions drawn from the policy, one per row."""
         return self._policy(observations)
@@ -142,20 +158,23 @@ class OnPolicyLearner(ABC, Generic[Config]):
         if not rollout.transitions:  # all of it was dropped
             return dict.fromkeys((*self.metrics, "learning_rate", "explained_variance"), math.nan)
         remaining = 1 - progress if config.anneal else 1.0
-        set_learning_rate(self.actor_optimizer, config.actor_lr * remaining)
-        set_learning_rate(self.critic_optimizer, config.critic_lr * remaining)
+        for name, optimizer in self.optimizers.items():
+            set_learning_rate(optimizer, self.step_size_of(name) * remaining)
         scale, gamma, lam = self._rewards.factor, config.gamma, config.gae_lambda
         batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
         with self._training_mode:
             metrics = self.update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
-        observe(self.actor, batch.observations)
-        observe(self.critic, batch.observations)
+        observe(self.networks, batch.observations)
         return {
             **metrics,
             "learning_rate": config.actor_lr * remaining,
             "explained_variance": batch.explained_variance,
         }
+
+    def step_size_of(self, optimizer: str) -> float:
+        """What the step size of one of `optimizers` starts at: `critic_lr` for the critic's, `actor_lr` for others."""
+        return self.config.critic_lr if optimizer == "critic" else self.config.actor_lr
 
     @abstractmethod
     def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
@@ -183,13 +202,15 @@ class Batch:
         actions: [n, ...].
         advantages: float32[n].
         returns: what the critic is to predict, float32[n].
-        explained_variance: how well it predicted them before.
+        values: what it predicted before, float32[n].
+        explained_variance: how well that explains the returns.
     """
 
     observations: Tensors
     actions: Tensor
     advantages: Tensor
     returns: Tensor
+    values: Tensor
     explained_variance: float
 
     def __len__(self) -> int:
@@ -202,6 +223,7 @@ class Batch:
             self.actions[rows],
             self.advantages[rows],
             self.returns[rows],
+            self.values[rows],
             self.explained_variance,
         )
 
@@ -211,16 +233,7 @@ def make_batch(
 ) -> Batch:
     """Values, advantages and returns of a rollout; rows that are no transition are left out."""
     values, next_values = values_along(rollout, critic, device)
-    _check(values, "value of a state")
-    _check(next_values, "value of a state")
-    rewards = rollout.rewards * reward_scale
-    ends = rollout.done
-    # Nothing flows back from a row that is no transition: after a restart the episode had ended with the row before.
-    ends[:-1] |= ~rollout.valid[1:]
-    advantages = gae(rewards, values, next_values, rollout.terminated, ends, gamma, lam)
-    returns = advantages + values
-    _check(advantages, "advantage of an action")
-    _check(returns, "return of a state")
+    advantages, returns = advantages_and_returns(rollout, values, next_values, reward_scale, gamma, lam)
     rows = np.flatnonzero(rollout.valid)
     everything = len(rows) == rollout.valid.size
 
@@ -230,10 +243,42 @@ def make_batch(
     return Batch(
         to_tensors(map_leaves(picked, flattened(rollout.observations)), device),
         torch.from_numpy(picked(rollout.actions.reshape(-1, *rollout.actions.shape[2:]))).to(device),
-        _float_tensor(picked(advantages.ravel()), device),
-        _float_tensor(picked(returns.ravel()), device),
+        float_tensor(picked(advantages.ravel()), device),
+        float_tensor(picked(returns.ravel()), device),
+        float_tensor(picked(values.ravel()), device),
         explained_variance(picked(values.ravel()), picked(returns.ravel())),
     )
+
+
+def advantages_and_returns(
+    rollout: Rollout,
+    values: npt.NDArray[np.float64],
+    next_values: npt.NDArray[np.float64],
+    reward_scale: float,
+    gamma: float,
+    lam: float,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Advantages and returns of a rollout, float64[steps, num_envs] each; numbers that are not finite are refused.
+
+    Args:
+        rollout: what happened.
+        values: V(state) of every transition, float64[steps, num_envs].
+        next_values: V(next state), the same.
+        reward_scale: what rewards are multiplied by.
+        gamma: discount factor.
+        lam: as for `gae`.
+    """
+    _check(values, "value of a state")
+    _check(next_values, "value of a state")
+    ends = rollout.done
+    # Nothing flows back from a row that is no transition: after a restart the episode had ended with the row before.
+    ends[:-1] |= ~rollout.valid[1:]
+    rewards = rollout.rewards * reward_scale
+    advantages = gae(rewards, values, next_values, rollout.terminated, ends, gamma, lam)
+    returns = advantages + values
+    _check(advantages, "advantage of an action")
+    _check(returns, "return of a state")
+    return advantages, returns
 
 
 @torch.no_grad()
@@ -275,7 +320,8 @@ def gradient_step(
     is.
     """
     check_loss(loss, of)
-    parameters = optimizer.param_groups[0]["params"]
+    groups = optimizer.param_groups
+    parameters = groups[0]["params"] if len(groups) == 1 else [one for group in groups for one in group["params"]]
     # Not backward(): that would work out, and leave behind, the gradients of other networks the loss depends on.
     gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
     if max_grad_norm > 0:
@@ -326,6 +372,13 @@ def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:
     return Actor(body, distribution).to(task.device).eval()
 
 
+def head_for(task: Task, features: int) -> Actor:
+    """One layer from features [batch, features] to the policy, which is close to uniform at first."""
+    distribution = distribution_for(task.action_space)
+    outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
+    return Actor(orthogonal(nn.Linear(features, outputs), 0.01), distribution)
+
+
 def make_critic(task: Task, layout: Layout) -> Critic:
     """The user's critic, or a perceptron with one output."""
     body = task.networks.critic if task.networks else Perceptron(task.observation_space, 1, layout, last_gain=1.0)
@@ -355,5 +408,6 @@ def _check(numbers: npt.NDArray[np.float64], what: str) -> None:
         raise NonFiniteError(message, quantity=what, env_index=env)
 
 
-def _float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+def float_tensor(array: npt.NDArray[np.float64], device: torch.device) -> Tensor:
+    """Numbers as networks take them."""
     return torch.from_numpy(array.astype(np.float32)).to(device)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
+from envfleet._references import named, split
 from envfleet.randomize import Distribution
 from envfleet.scenarios import parse_randomize
 from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.plain_settings import field_types, restored
 
 if TYPE_CHECKING:
     from envfleet.train.algorithms.learner import Learner, Task
@@ -41,6 +44,8 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sac": Algorithm(SACConfig, "envfleet.train.algorithms.sac:SAC"),
 }
 """By name."""
+
+_BUILT_IN = frozenset(ALGORITHMS)
 
 _KNOWN_UNITS: Mapping[str, Any] = MappingProxyType(
     {"normalize_observations": False, "normalize_rewards": False, "reward_scale": 0.01}
@@ -73,6 +78,27 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+_SEEN: dict[str, type[Any]] = {}
+"""Classes of the user's own that runs of this process were given, by name: those of a notebook or a function too."""
+
+
+def note_class(one: type[Any]) -> str:
+    """Remember a class of the user's own for this process; returns its name, "module:Class"."""
+    name = str(named(one))
+    _SEEN[name] = one
+    return name
+
+
+def known_class(name: str) -> type[Any] | None:
+    """The class of that name, if this process has been given it or has imported its module; imports nothing."""
+    if name in _SEEN:
+        return _SEEN[name]
+    source, path = split(name)
+    found: Any = sys.modules.get(source)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
+
 
 def register_algorithm(config: type[TrainConfig], learner: type[Learner]) -> None:
     """Add an algorithm of your own: `train` takes its configuration, and the command line `--algo` with its name.
@@ -86,14 +112,26 @@ def register_algorithm(config: type[TrainConfig], learner: type[Learner]) -> Non
     """
     if not (isinstance(config, type) and issubclass(config, TrainConfig) and dataclasses.is_dataclass(config)):
         raise TypeError(f"config must be a dataclass derived from TrainConfig, got {config!r}.")
-    name = getattr(config, "algo", None)
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(f"{config.__name__}.algo must be a name such as 'my_algorithm', got {name!r}.")
+    name = algorithm_name(config)
+    if name in _BUILT_IN and ALGORITHMS[name].config is config:
+        raise ValueError(
+            f"{config.__name__} is the configuration of envfleet's own {name!r}, which stays what it is. For one run: "
+            f"train(config, learner={getattr(learner, '__name__', learner)}). For a name of its own: register a class "
+            f"derived from {config.__name__} with another `algo`."
+        )
     taken = ALGORITHMS[name].config if name in ALGORITHMS else config
     # A class that was defined again, as in a notebook, takes its own place.
     if (taken.__module__, taken.__qualname__) != (config.__module__, config.__qualname__):
         raise ValueError(f"{name!r} is the name of {taken.__name__}; give {config.__name__} an `algo` of its own.")
     ALGORITHMS[name] = Algorithm(config, learner)
+
+
+def algorithm_name(config: type[TrainConfig]) -> str:
+    """The name of the algorithm that a configuration is for; a configuration without one is refused."""
+    name = getattr(config, "algo", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{config.__name__}.algo must be a name such as 'my_algorithm', got {name!r}.")
+    return name
 
 
 def config_class(algo: str) -> type[TrainConfig]:
@@ -106,9 +144,27 @@ def config_class(algo: str) -> type[TrainConfig]:
     return ALGORITHMS[algo].config
 
 
-def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
-    """What `config_to_dict` was given."""
-    config = config_class(algo)
+def own_config_class(config: TrainConfig) -> str | None:
+    """The name of a configuration's class, if it is another than that of its algorithm's line in the table."""
+    usual = ALGORITHMS[config.algo].config if config.algo in ALGORITHMS else None
+    return None if type(config) is usual else note_class(type(config))
+
+
+def found_config_class(name: str) -> type[TrainConfig]:
+    """The configuration's class of that name, which `own_config_class` gave; imports nothing."""
+    found = known_class(name)
+    if found is None or not issubclass(found, TrainConfig) or not dataclasses.is_dataclass(found):
+        what = "does not know" if found is None else "knows as something else"
+        raise ValueError(
+            f"the run's settings are those of a configuration of your own, {name}, which this program {what}. Import "
+            "the module that defines it beforehand; a class within a function is known to its own program alone"
+        )
+    return found
+
+
+def config_from_dict(algo: str, plain: Mapping[str, Any], own_class: type[TrainConfig] | None = None) -> TrainConfig:
+    """What `config_to_dict` was given; `own_class` is the configuration's, if it is not that of the algorithm."""
+    config = own_class or config_class(algo)
     known = {entry.name for entry in dataclasses.fields(config)}
     unknown = sorted(plain.keys() - known)
     if unknown:
@@ -121,9 +177,9 @@ def config_from_dict(algo: str, plain: Mapping[str, Any]) -> TrainConfig:
     if "randomize" in plain:
         values.setdefault("randomize_on", "make")  # as it was before there was a choice
         values["randomize"] = _read_randomize(plain["randomize"])
-    for name in ("hidden_sizes", "info_metrics"):
-        if isinstance(plain.get(name), list):
-            values[name] = tuple(plain[name])
+    types = field_types(config)
+    for name in values.keys() - {"randomize"}:
+        values[name] = restored(values[name], types.get(name))
     return config(**values)
 
 
@@ -138,9 +194,9 @@ def learner_class(config: TrainConfig) -> type[Learner]:
     return cast("type[Learner]", getattr(importlib.import_module(module), name))
 
 
-def make_learner(config: TrainConfig, task: Task) -> Learner:
-    """The algorithm that `config` is for, with fresh networks."""
-    return learner_class(config)(config, task)
+def make_learner(config: TrainConfig, task: Task, own: type[Learner] | None = None) -> Learner:
+    """The algorithm that `config` is for, or another that is the user's own, with fresh networks."""
+    return (own or learner_class(config))(config, task)
 
 
 def preset(env_id: str, algo: str) -> TrainConfig:
@@ -170,6 +226,8 @@ def _what_came(config: object) -> str:
         )
     if isinstance(config, type):
         return f"the class {config.__name__}: if it is an environment, write train(PPOConfig({config.__name__}))"
+    if isinstance(config, TrainConfig):
+        return f"{config!r}: register its algorithm beforehand, or give it: train(config, learner=...)"
     return repr(config)
 
 

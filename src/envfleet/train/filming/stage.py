@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 from gymnasium.vector.utils import concatenate, create_empty_array
 from gymnasium.wrappers import HumanRendering
 
@@ -16,6 +17,7 @@ from envfleet._single import constructor_of, is_function, make_env, spec_of
 from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.judging.play_setup import PlaySetup
+from envfleet.train.wrapping import OneWrapped
 from envfleet.vector.fused_env import AnyEnv
 
 _DEFAULT_FPS = 30
@@ -107,7 +109,7 @@ class Stage:
             group = [self._begin(place, number, seed) for place, number in enumerate(numbers)]
             yield group
             while playing := [episode for episode in group if not episode.over]:
-                actions = agent.act(self._batch(playing), deterministic=deterministic)
+                actions = _act(agent, self._batch(playing), playing, deterministic)
                 for episode, action in zip(playing, actions, strict=True):
                     episode.step(action)
                 yield group
@@ -141,6 +143,14 @@ class Stage:
         return concatenate(space, [episode.observation for episode in episodes], empty)
 
 
+def _act(agent: Agent, observations: Any, episodes: Sequence[Episode], deterministic: bool) -> Any:
+    if not getattr(agent, "needs_resets", False):
+        return agent.act(observations, deterministic=deterministic)
+    begins = np.array([episode.length == 0 for episode in episodes])
+    numbers = np.array([episode.number for episode in episodes])
+    return agent.act(observations, deterministic=deterministic, resets=begins, env_ids=numbers)
+
+
 def _make_env(setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str) -> AnyEnv:
     # Show what there is: the checks and their warnings belong to whoever writes environments.
     spec = spec_of(setup.env_id)
@@ -162,7 +172,8 @@ def _make_env(setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str)
     if not _suits(env.metadata.get("render_modes", ()), render_mode):
         env.close()
         raise _refusal(setup.env_id, render_mode)
-    return HumanRendering(env) if opens_window else env
+    shown = HumanRendering(env) if opens_window else env
+    return shown if setup.wrapping is None else OneWrapped(shown, setup.wrapping)
 
 
 def _suits(offered: Sequence[str] | None, render_mode: str) -> bool:

@@ -19,13 +19,17 @@ from envfleet._names import explains_names
 from envfleet._single import EnvMaker
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.algorithms.registry import learner_class
+from envfleet.train.algorithms.own import found_learner
 from envfleet.train.environments import make_task, spaces_of
 from envfleet.train.finite import check_weights
 from envfleet.train.folders.folder import AnyPath, RunFolder
 from envfleet.train.folders.trust import AllowImport
 from envfleet.train.folders.weights import check_names, damage, load_module, load_tensors, save_tensors
 from envfleet.train.networks.networks import Networks
+from envfleet.train.wrapping import Wrap, Wrapping
+
+WRAP = "wrap"
+"""The entry of config.json with the name of the function that puts the user's wrappers around environments."""
 
 _KIND = "checkpoint"
 _ADAM = ("step", "exp_avg", "exp_avg_sq")
@@ -93,7 +97,8 @@ def restore_learner(learner: Learner, checkpoint: Checkpoint, *, learned: bool =
     )
     memories = {name: checkpoint.group(f"optimizer/{name}") for name in learner.optimizers}
     for name, memory in memories.items():
-        if not memory and (learned or any(memories.values())):
+        is_adam = isinstance(learner.optimizers[name], torch.optim.Adam)  # others may remember nothing
+        if not memory and is_adam and (learned or any(memories.values())):
             raise damage(checkpoint.path, f"it lacks the tensors of the {name}'s optimiser")
     for name, module in learner.modules.items():
         load_module(module, checkpoint.group(f"module/{name}"), f"{checkpoint.path}: the checkpoint's {name}")
@@ -120,6 +125,8 @@ def load_agent(
     *,
     env: str | EnvMaker | None = None,
     networks: Networks | None = None,
+    learner: type[Learner] | None = None,
+    wrap: Wrap | None = None,
     device: str = "cpu",
     allow_import: AllowImport = False,
 ) -> Agent:
@@ -130,6 +137,8 @@ def load_agent(
         env: the environment, instead of the one that the run names: for one that was defined in a notebook or a script
             and cannot be imported, or that has another name by now.
         networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
+        learner: for a run with an algorithm of your own: its class. It may be left out where its module was imported.
+        wrap: for a run with vector wrappers of your own: the function that puts them around environments.
         device: where to put it.
         allow_import: for a run that was not trained here by you: True imports the modules that its configuration names,
             a module's name or several only these. A run of your own needs no permission.
@@ -138,13 +147,41 @@ def load_agent(
     config, custom_networks = folder.read_allowed_config(allow_import, env)
     check_networks(folder, networks, custom=custom_networks)
     tensors, _ = load_tensors(folder.actor, "actor weights")
-    observation_space, action_space = spaces_of(config)
+    history = folder.read_history()
+    algorithm = found_learner(folder.path, config, history, learner)
+    wrapping = found_wrapping(folder, history, wrap)
+    observation_space, action_space = spaces_of(config, wrapping)
     task = make_task(dataclasses.replace(config, device=device), observation_space, action_space, networks)
     with torch.random.fork_rng(devices=[]):
-        actor = learner_class(config).actor_for(config, task)
+        actor = algorithm.actor_for(config, task)
     load_module(actor, tensors, str(folder.actor))
     check_weights({"actor": actor}, f"in {folder.actor}")
-    return Agent(config, actor.eval(), observation_space, action_space, task.device)
+    return Agent(config, actor.eval(), observation_space, action_space, task.device, wrapping)
+
+
+def found_wrapping(folder: RunFolder, history: Mapping[str, Any], wrap: Wrap | None) -> Wrapping | None:
+    """The wrappers that a run was trained with, and what they had learnt; the function must be given again.
+
+    Args:
+        folder: the run's.
+        history: what its config.json says besides the configuration.
+        wrap: the function, None if it was left out.
+    """
+    check_wrap(folder, history, wrap)
+    return None if wrap is None else Wrapping(wrap, folder.read_wrappers())
+
+
+def check_wrap(folder: RunFolder, history: Mapping[str, Any], wrap: Wrap | None) -> None:
+    """Refuse a run with wrappers of the user's own if their function is not given again, and the reverse."""
+    name = history.get(WRAP)
+    if name is not None and wrap is None:
+        raise ValueError(
+            f"{folder.path} was trained with vector wrappers of your own, which a file cannot describe; pass the "
+            f"function that puts them around environments, {name}: load_agent(run, wrap=...) or resume(run, wrap=...). "
+            "Functions that take an agent or a run, such as evaluate, take the agent that was loaded so."
+        )
+    if wrap is not None and name is None:
+        raise ValueError(f"{folder.path} was trained without wrappers of your own; leave wrap= out.")
 
 
 def check_networks(folder: RunFolder, networks: Networks | None, *, custom: bool) -> None:
@@ -165,13 +202,16 @@ def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     states = optimizer.state_dict()["state"]
     return {
-        f"{index}/{name}": torch.as_tensor(value) for index, state in states.items() for name, value in state.items()
+        f"{index}/{name}": torch.as_tensor(value)
+        for index, state in states.items()
+        for name, value in state.items()
+        if value is not None
     }
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], path: Path, name: str) -> None:
     states: dict[int, dict[str, Tensor]] = {}
-    parameters: list[Tensor] = optimizer.param_groups[0]["params"]
+    parameters: list[Tensor] = [one for group in optimizer.param_groups for one in group["params"]]
     for place, tensor in tensors.items():
         index, _, entry = place.partition("/")
         if not index.isdecimal() or int(index) >= len(parameters):
@@ -179,7 +219,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tens
         if tensor.shape != (() if entry == "step" else parameters[int(index)].shape):
             raise damage(path, f"optimizer/{name}/{place} has the shape {tuple(tensor.shape)}, which does not fit")
         states.setdefault(int(index), {})[entry] = tensor
-    expected = [f"optimizer/{name}/{number}/{entry}" for number in states for entry in _ADAM]
+    entries = _ADAM if isinstance(optimizer, torch.optim.Adam) else ()
+    expected = [f"optimizer/{name}/{number}/{entry}" for number in states for entry in entries]
     check_names(path, {f"optimizer/{name}/{place}": tensor for place, tensor in tensors.items()}, expected)
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
 

@@ -16,15 +16,20 @@ import gymnasium
 from envfleet._single import EnvMaker
 from envfleet.errors import DamagedRunError, NonFiniteError
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.algorithms.registry import config_from_dict
+from envfleet.train.algorithms.registry import config_from_dict, found_config_class, own_config_class
 from envfleet.train.atomic_files import remove_partials, replacing
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.folders.locking import locked
 from envfleet.train.folders.trust import AllowImport, check_allowed, modules_named, remember
-from envfleet.train.folders.weights import save_tensors
+from envfleet.train.folders.weights import damage, load_tensors, save_tensors
+from envfleet.train.wrapper_state import WrapperState, packed, unpacked
+from envfleet.train.wrapping import Wrapping
 
+_WRAPPERS = "wrappers"
 AnyPath: TypeAlias = "str | os.PathLike[str]"
 _FORMAT = 1
+_CONFIG_CLASS = "config_class"
+"""The entry of config.json with the class of the configuration, where that is the user's own."""
 
 
 @final
@@ -55,6 +60,11 @@ class RunFolder:
         return self.path / "critic.safetensors"
 
     @property
+    def wrappers(self) -> Path:
+        """What the user's vector wrappers have learnt."""
+        return self.path / "wrappers.safetensors"
+
+    @property
     def checkpoint(self) -> Path:
         """Everything needed to go on."""
         return self.path / "checkpoint" / "latest.safetensors"
@@ -80,12 +90,16 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Nobody else trains here until the block ends; what killed runs left half-written is removed."""
         with locked(self.path):
-            remove_partials(self.path, {path.name for path in (self.config, self.metrics, self.actor, self.critic)})
+            remove_partials(self.path, {path.name for path in self._files})
             if self.checkpoint.parent.is_dir():
                 remove_partials(self.checkpoint.parent, {self.checkpoint.name}, private=True)
             if self.best.is_dir():
                 remove_partials(self.best, (), private=True)
             yield
+
+    @property
+    def _files(self) -> tuple[Path, ...]:
+        return self.config, self.metrics, self.actor, self.critic, self.wrappers
 
     def create(self, config: TrainConfig, *, custom_networks: bool, history: Mapping[str, Any] | None = None) -> None:
         """Begin a run here; a folder that holds one already is refused.
@@ -96,10 +110,12 @@ class RunFolder:
         begun again.
         """
         self.check_free()
+        own_class = own_config_class(config)
         content = {
             "format": _FORMAT,
             "envfleet": version("envfleet"),
             "algo": config.algo,
+            **({} if own_class is None else {_CONFIG_CLASS: own_class}),
             "custom_networks": custom_networks,
             **(history or {}),
             "config": config_to_dict(config),
@@ -147,9 +163,25 @@ class RunFolder:
         remember(self.path, content)
 
     def save_weights(self, learner: Learner) -> None:
-        """Write actor and critic, each to a file of its own."""
+        """Write actor and critic, if there is one, each to a file of its own."""
         for name, path in (("actor", self.actor), ("critic", self.critic)):
-            save_tensors(path, f"{name} weights", learner.modules[name].state_dict(), {})
+            if name in learner.modules:
+                save_tensors(path, f"{name} weights", learner.modules[name].state_dict(), {})
+
+    def save_wrappers(self, wrapping: Wrapping | None) -> None:
+        """Write what the user's wrappers have learnt, if there are any."""
+        if wrapping is not None:
+            tree, tensors = packed(wrapping.state(), "state")
+            save_tensors(self.wrappers, _WRAPPERS, tensors, {"state": tree})
+
+    def read_wrappers(self) -> WrapperState:
+        """What the user's wrappers had learnt."""
+        tensors, notes = load_tensors(self.wrappers, _WRAPPERS)
+        try:
+            state: WrapperState = unpacked(notes["state"], tensors)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise damage(self.wrappers, f"the state of the wrappers is not what envfleet writes ({error!r})") from error
+        return state
 
     def _read_config(self) -> tuple[TrainConfig, bool, bytes]:
         raw = self._read_bytes()
@@ -164,11 +196,20 @@ class RunFolder:
             raise self._damage(f"it lacks {', '.join(missing) or 'an env_id in its config'}")
         if not isinstance(content["custom_networks"], bool):
             raise self._damage(f"custom_networks must be true or false, got {content['custom_networks']!r}")
+        own_class = self._own_class(content)
         try:
-            config = config_from_dict(content["algo"], content["config"])
+            config = config_from_dict(content["algo"], content["config"], own_class)
         except (ValueError, TypeError) as error:
             raise self._damage(str(error).rstrip(".")) from error
         return config, content["custom_networks"], raw
+
+    def _own_class(self, content: Mapping[str, Any]) -> type[TrainConfig] | None:
+        if _CONFIG_CLASS not in content:
+            return None
+        try:
+            return found_config_class(str(content[_CONFIG_CLASS]))
+        except ValueError as error:
+            raise ValueError(f"{self.config}: {error}.") from None
 
     def _read_bytes(self) -> bytes:
         try:

@@ -9,11 +9,14 @@ from typing import final
 from torch import Tensor
 
 from envfleet.train.algorithms.learner import Learner
+from envfleet.train.algorithms.own import LEARNER
 from envfleet.train.config import TrainConfig
-from envfleet.train.folders.checkpoint import check_networks
+from envfleet.train.folders.checkpoint import check_networks, check_wrap
 from envfleet.train.folders.folder import RunFolder
 from envfleet.train.folders.weights import load_module, load_tensors
 from envfleet.train.networks.networks import Networks
+from envfleet.train.wrapper_state import WrapperState
+from envfleet.train.wrapping import Wrap
 
 _SAME = ("hidden_sizes", "activation", "normalize_observations")
 """Settings that say what a network is; weights alone do not show all of them."""
@@ -30,13 +33,17 @@ class InitialWeights:
     Attributes:
         path: the run's folder.
         tensors: by network.
+        wrappers: what the user's wrappers had learnt there; None if there were none.
     """
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
+    wrappers: WrapperState | None = None
 
     @classmethod
-    def read(cls, path: Path, config: TrainConfig, networks: Networks | None) -> InitialWeights:
+    def read(
+        cls, path: Path, config: TrainConfig, networks: Networks | None, wrap: Wrap | None = None
+    ) -> InitialWeights:
         """Read them; a run whose networks cannot be those of `config` is refused. Nothing is imported."""
         folder = RunFolder(path)
         source, custom_networks = folder.read_config()
@@ -51,8 +58,13 @@ class InitialWeights:
                 f"The weights of {path} do not fit this run: {'; '.join(differing)}. Give both the same settings, or "
                 "start without init_from."
             )
+        history = folder.read_history()
+        check_wrap(folder, history, wrap)
         files = {"actor": folder.actor, "critic": folder.critic}
-        return cls(path, {name: load_tensors(file, f"{name} weights")[0] for name, file in files.items()})
+        if LEARNER in history and not folder.critic.exists():  # an algorithm of the user's own may have none
+            del files["critic"]
+        tensors = {name: load_tensors(file, f"{name} weights")[0] for name, file in files.items()}
+        return cls(path, tensors, None if wrap is None else folder.read_wrappers())
 
     def load_into(self, learner: Learner) -> None:
         """Put them into fresh networks; what does not fit is refused."""

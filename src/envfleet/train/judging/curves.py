@@ -162,6 +162,7 @@ def _settings(path: Path) -> dict[str, str]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         flat = {"algo": content["algo"], "custom_networks": content.get("custom_networks", False)}
+        flat |= {name: content[name] for name in ("learner_class", "wrap") if name in content}
         flat.update(_flat(content["config"]))
     except FileNotFoundError:
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,8 +32,8 @@ from envfleet.train.judging.play_setup import (
 )
 from envfleet.train.judging.scores import Evaluation, Scenario, table
 from envfleet.train.observations import Array, Observations, map_leaves
-from envfleet.vector import FleetVectorEnv
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
+from envfleet.wrappers._common import AnyVectorEnv
 
 __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 
@@ -85,7 +86,7 @@ def evaluate(
     played: list[_Episode] = []
     with seeded(agent, first_seed):
         for quotas in _rounds(episodes, num_envs, randomised=bool(setup.randomize)):
-            with setup.make_fleet(len(quotas), first_seed + len(played), backend) as envs:
+            with closing(setup.make_fleet(len(quotas), first_seed + len(played), backend)) as envs:
                 check_fits(agent, envs.single_observation_space, envs.single_action_space)
                 played += _play(agent, envs, quotas, first_seed + len(played), deterministic)
     cut = [episode.truncated and episode.length == setup.limit for episode in played]
@@ -99,7 +100,7 @@ def evaluate(
     )
 
 
-def evaluate_in(envs: FleetVectorEnv, agent: Agent, *, episodes: int, seed: int) -> Evaluation:
+def evaluate_in(envs: AnyVectorEnv, agent: Agent, *, episodes: int, seed: int) -> Evaluation:
     """Play episodes, without exploration, in a fleet that the caller has made by `PlaySetup.make_fleet`.
 
     Args:
@@ -178,7 +179,7 @@ def _rounds(episodes: int, num_envs: int, *, randomised: bool) -> Iterator[list[
         yield [1] * min(num_envs, episodes - begin)
 
 
-def _play(agent: Agent, envs: FleetVectorEnv, quotas: Sequence[int], seed: int, deterministic: bool) -> list[_Episode]:
+def _play(agent: Agent, envs: AnyVectorEnv, quotas: Sequence[int], seed: int, deterministic: bool) -> list[_Episode]:
     """Each environment's first `quotas[i]` episodes, environment by environment."""
     finished: list[list[_Episode]] = [[] for _ in quotas]
     missing = sum(quotas)
@@ -220,6 +221,8 @@ def _act(
             repaired(observations),
         )
     try:
+        if getattr(agent, "needs_resets", False):
+            return agent.act(observations, deterministic=deterministic, resets=lengths == 0)
         return agent.act(observations, deterministic=deterministic)
     except NonFiniteError as error:
         if error.env_index is not None:

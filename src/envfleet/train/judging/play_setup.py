@@ -27,8 +27,9 @@ from envfleet.train.agent import Agent
 from envfleet.train.finite import check_weights
 from envfleet.train.folders.checkpoint import load_agent
 from envfleet.train.folders.trust import AllowImport
-from envfleet.vector import FleetVectorEnv
+from envfleet.train.wrapping import Wrapping
 from envfleet.vector.arguments import checked_integer
+from envfleet.wrappers._common import AnyVectorEnv
 
 _PATIENCE = 30_000
 """Steps granted to an episode where nobody set a limit: more than the 27,000 of an Atari game's half hour."""
@@ -55,6 +56,7 @@ class PlaySetup:
         wrappers: put around each environment: the time limit, where no constructor and no registry knows of any.
         vector_kwargs: how the engine ran the environments in training, on `trained_on`.
         trained_on: the backend of the training.
+        wrapping: the user's vector wrappers, if the agent was trained with any.
     """
 
     env_id: str
@@ -64,6 +66,7 @@ class PlaySetup:
     wrappers: tuple[Wrapper, ...]
     vector_kwargs: Mapping[str, Any]
     trained_on: str
+    wrapping: Wrapping | None = None
 
     @classmethod
     def of(
@@ -94,11 +97,12 @@ class PlaySetup:
         config = agent.config
         # What else plays like an agent may know nothing of engines.
         engine = getattr(config, "vector_kwargs", {}), getattr(config, "backend", "auto")
-        return cls(config.env_id, arguments, randomize, limit, wrappers, *engine)
+        wrapping = getattr(agent, "wrapping", None)
+        return cls(config.env_id, arguments, randomize, limit, wrappers, *engine, wrapping)
 
-    def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> FleetVectorEnv:
+    def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> AnyVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
-        return make_vec(
+        fleet = make_vec(
             self.env_id,
             num_envs,
             backend,
@@ -113,6 +117,7 @@ class PlaySetup:
             randomize_on="make",
             **self.env_kwargs,
         )
+        return fleet if self.wrapping is None else self.wrapping.to_play(fleet)
 
 
 def as_agent(agent: Agent | str | os.PathLike[str], allow_import: AllowImport) -> Agent:

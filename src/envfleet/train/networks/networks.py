@@ -12,7 +12,7 @@ from gymnasium import Space
 from torch import Tensor, nn
 
 from envfleet.train.networks.distributions import ActionDistribution
-from envfleet.train.networks.encoders import encoder, orthogonal
+from envfleet.train.networks.encoders import Encoder, encoder, orthogonal
 from envfleet.train.observations import Tensors
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
@@ -152,5 +152,6 @@ class PairLinear(nn.Module):
 def observe(module: nn.Module, observations: Tensors) -> None:
     """Count a batch in the running statistics of our own encoders inside `module`."""
     for part in module.modules():
-        if isinstance(part, (Perceptron, TwinCritic)):
-            part.encoder.observe(observations)
+        inner = getattr(part, "encoder", None)
+        if isinstance(inner, Encoder):
+            inner.observe(observations)

@@ -14,7 +14,7 @@ from envfleet.train.folders.folder import RunFolder
 from envfleet.train.judging.evaluation import evaluate_in
 from envfleet.train.judging.play_setup import PlaySetup, evaluation_seed, seeded
 from envfleet.train.judging.scores import Evaluation
-from envfleet.vector import FleetVectorEnv
+from envfleet.wrappers._common import AnyVectorEnv
 
 _SEEDS_FROM = 2**40
 """Evaluations during a training have other episodes than those of `evaluate`, or else the best weights would have been
@@ -33,6 +33,7 @@ class PeriodicEvaluation:
         learner: whose weights are kept.
         folder: the run's, in which `best/` lies.
         custom_networks: whether the networks are the user's own.
+        own: what config.json says about an algorithm and wrappers of the user's own.
 
     Attributes:
         latest: the mean return of the last evaluation; None before the first.
@@ -40,12 +41,19 @@ class PeriodicEvaluation:
     """
 
     def __init__(
-        self, config: TrainConfig, agent: Agent, learner: Learner, folder: RunFolder, *, custom_networks: bool
+        self,
+        config: TrainConfig,
+        agent: Agent,
+        learner: Learner,
+        folder: RunFolder,
+        *,
+        custom_networks: bool,
+        own: Mapping[str, str],
     ) -> None:
         self._config, self._agent, self._learner, self._folder = config, agent, learner, folder
-        self._custom_networks = custom_networks
+        self._custom_networks, self._own = custom_networks, own
         self._seed = evaluation_seed(_SEEDS_FROM + config.seed)
-        self._envs: FleetVectorEnv | None = None
+        self._envs: AnyVectorEnv | None = None
         self.latest: float | None = None
         self.best: float | None = None
 
@@ -57,6 +65,8 @@ class PeriodicEvaluation:
         """Evaluate the policy as it is after `step` steps, and keep its weights if it is the best; the mean return."""
         if self._envs is None:
             self._envs = self._fleet()
+        elif self._agent.wrapping is not None:
+            self._agent.wrapping.refresh(self._envs)
         found = evaluate_in(self._envs, self._agent, episodes=self._config.eval_episodes, seed=self._seed)
         self.latest = found.mean_return
         if self.best is None or self.latest > self.best:
@@ -78,7 +88,7 @@ class PeriodicEvaluation:
         """Go on from what `state` gave."""
         self.latest, self.best = state["latest"], state["best"]
 
-    def _fleet(self) -> FleetVectorEnv:
+    def _fleet(self) -> AnyVectorEnv:
         num_envs = min(self._config.num_envs, self._config.eval_episodes)
         setup = PlaySetup.of(self._agent, None, None, None)
         with seeded(self._agent, self._seed):
@@ -87,7 +97,8 @@ class PeriodicEvaluation:
     def _keep(self, found: Evaluation, step: int) -> None:
         best = RunFolder(self._folder.best)
         best.save_weights(self._learner)
+        best.save_wrappers(self._agent.wrapping)
         with replacing(best.path / "evaluation.json") as temporary:
             temporary.write_text(json.dumps({"step": step, **found.to_json_dict()}, indent=2) + "\n")
         if not best.config.exists():
-            best.create(self._config, custom_networks=self._custom_networks)
+            best.create(self._config, custom_networks=self._custom_networks, history=self._own)

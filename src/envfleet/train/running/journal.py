@@ -182,7 +182,8 @@ def stand_as_saved(
         stacklevel=2,
     )
     observations, _ = envs.reset(options={"reset_mask": elsewhere})
-    return Position(copied(observations), position.resetting & ~elsewhere), differing
+    starting = None if position.starting is None else position.starting | elsewhere
+    return Position(copied(observations), position.resetting & ~elsewhere, starting=starting), differing
 
 
 def _listed(envs: Sequence[int]) -> str:

@@ -16,14 +16,15 @@ from typing import Any, TypeAlias, final
 import torch
 
 from envfleet._names import explains_names
-from envfleet._references import folder_name
+from envfleet._references import folder_name, named
 from envfleet._single import EnvMaker
 from envfleet.train.agent import Agent
 from envfleet.train.algorithms.learner import Learner
-from envfleet.train.algorithms.registry import learner_class, make_learner
+from envfleet.train.algorithms.own import check_made, chosen_learner, found_learner, noted
+from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.environments import make_task, make_training_envs
-from envfleet.train.folders.checkpoint import check_networks, load_checkpoint, save_checkpoint
+from envfleet.train.folders.checkpoint import WRAP, check_networks, check_wrap, load_checkpoint, save_checkpoint
 from envfleet.train.folders.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.folders.initial_weights import InitialWeights
 from envfleet.train.folders.memory import give_back_memory
@@ -35,6 +36,7 @@ from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
+from envfleet.train.wrapping import Wrap, Wrapping, measured, playing_actions
 from envfleet.vector import FleetVectorEnv
 from envfleet.wrappers._common import AnyVectorEnv
 
@@ -51,6 +53,13 @@ class RunContext:
     callback: Callback | None
     reporter: Reporter | None
     loggers: tuple[str, ...]
+    learner: type[Learner] | None = None
+    wrap: Wrap | None = None
+
+    def own_parts(self, config: TrainConfig) -> dict[str, str]:
+        """What config.json is to say about an algorithm and wrappers of the user's own."""
+        learner = {} if self.learner is None else noted(config, self.learner)
+        return learner if self.wrap is None else {**learner, WRAP: str(named(self.wrap))}
 
     @classmethod
     def of(
@@ -61,10 +70,14 @@ class RunContext:
         progress: bool = True,
         loggers: Sequence[str] = ("tensorboard",),
         wandb: bool = False,
+        learner: type[Learner] | None = None,
+        wrap: Wrap | None = None,
     ) -> RunContext:
         """What the arguments of `train` say; loggers that cannot be opened are refused."""
+        if wrap is not None and not callable(wrap):
+            raise TypeError(f"wrap must be a function that puts wrappers around a vector environment, got {wrap!r}.")
         shown = reporter if reporter is not None or not progress else console_reporter()
-        return cls(networks, callback, shown, _loggers(loggers, wandb))
+        return cls(networks, callback, shown, _loggers(loggers, wandb), learner, wrap)
 
 
 _Start: TypeAlias = Callable[[Training, Learner], "int | None"]
@@ -77,6 +90,8 @@ def train(
     *,
     run_dir: AnyPath | None = None,
     networks: Networks | None = None,
+    learner: type[Learner] | None = None,
+    wrap: Wrap | None = None,
     init_from: AnyPath | None = None,
     callback: Callback | None = None,
     reporter: Reporter | None = None,
@@ -93,6 +108,10 @@ def train(
         config: an A2CConfig, PPOConfig or SACConfig.
         run_dir: the run's folder, which must not hold a run yet; by default one below `runs/`.
         networks: your own networks instead of envfleet's.
+        learner: your own algorithm instead of the one that `config` is for: a class with the methods of `Learner`. The
+            run notes its name. A program that resumes the run, or loads its agent, imports the class or gives it again.
+        wrap: puts vector wrappers around the environments: a function that takes a vector environment and returns it
+            wrapped. What the wrappers learn is saved with the run. It is given again to `resume` and `load_agent`.
         init_from: the folder of another run, or its `best`, whose weights to start from. Everything else begins anew.
             Its environment must have the same spaces, its networks the same layers.
         callback: called after every log interval; returning False ends the run there.
@@ -101,8 +120,8 @@ def train(
         loggers: where to log besides metrics.csv, by name: "tensorboard", "wandb", or what `register_logger` added.
         wandb: also log to Weights & Biases.
     """
-    learner_class(config)  # refuses what is no configuration
-    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb)
+    algorithm = chosen_learner(config, learner)  # refuses what is no configuration, and what is no algorithm
+    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb, algorithm, wrap)
     return begin_run(config, Path(run_dir) if run_dir is not None else new_run_path(config), options, init_from, {})
 
 
@@ -112,18 +131,22 @@ def begin_run(
     """What `train` does, with what else config.json is to say about the run."""
     folder = RunFolder(path)
     folder.check_free()
-    initial = None if init_from is None else InitialWeights.read(Path(init_from), config, options.networks)
+    initial = (
+        None if init_from is None else InitialWeights.read(Path(init_from), config, options.networks, options.wrap)
+    )
     with ExitStack() as lock:
 
         def begin(training: Training, learner: Learner) -> None:
             if initial is not None:
                 initial.load_into(learner)
+                training.load_wrappers(initial.wrappers)
             # Only now, so that a run that cannot even begin leaves no folder behind.
             lock.enter_context(folder.locked())
             folder.check_free()
             _save(training, learner, folder)
             origin = {} if init_from is None else {"init_from": str(init_from)}
-            folder.create(config, custom_networks=options.networks is not None, history={**origin, **history})
+            told = {**options.own_parts(config), **origin, **history}
+            folder.create(config, custom_networks=options.networks is not None, history=told)
 
         return _run(config, folder, options, begin)
 
@@ -135,6 +158,8 @@ def resume(
     env: str | EnvMaker | None = None,
     total_steps: int | None = None,
     networks: Networks | None = None,
+    learner: type[Learner] | None = None,
+    wrap: Wrap | None = None,
     callback: Callback | None = None,
     reporter: Reporter | None = None,
     progress: bool = True,
@@ -150,6 +175,8 @@ def resume(
         total_steps: extend the run, finished or not, to so many steps altogether. Learning rates that fall over the run
             follow the longer run's schedule from here on: after a finished run they rise once and fall to 0 again.
         networks: for a run with networks of your own: fresh ones of the same architecture, to be filled.
+        learner: as for `load_agent`.
+        wrap: as for `load_agent`.
         callback: as for `train`.
         reporter: as for `train`.
         progress: as for `train`.
@@ -161,7 +188,10 @@ def resume(
     told, custom_networks = folder.read_allowed_config(allow_import, env)
     config = told if total_steps is None else replace(told, total_steps=total_steps)
     check_networks(folder, networks, custom=custom_networks)
-    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb)
+    history = folder.read_history()
+    algorithm = found_learner(folder.path, config, history, learner)
+    check_wrap(folder, history, wrap)
+    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb, algorithm, wrap)
     with folder.locked():
         checkpoint = load_checkpoint(folder)
 
@@ -188,13 +218,16 @@ def _run(config: TrainConfig, folder: RunFolder, options: RunContext, start: _St
     result: TrainingResult | None = None
     with ExitStack() as stack:
         stack.enter_context(_torch_settings(config))
-        envs = make_training_envs(config)
+        envs = make_training_envs(config, options.learner, options.wrap)
         stack.callback(envs.close)
         task = make_task(config, envs.single_observation_space, envs.single_action_space, options.networks)
-        learner = make_learner(config, task)
-        agent = Agent(
-            config, learner.actor, envs.single_observation_space, envs.unwrapped.single_action_space, task.device
-        )
+        learner = make_learner(config, task, options.learner)
+        check_made(learner)
+        wrapping = _wrapping(envs, options.wrap)
+        if wrapping is not None:
+            stack.callback(wrapping.settle)
+        observation_space, action_space = envs.single_observation_space, playing_actions(envs)
+        agent = Agent(config, learner.actor, observation_space, action_space, task.device, wrapping)
         evaluation = _evaluation(config, agent, learner, folder, options)
         if evaluation is not None:
             stack.callback(evaluation.close)
@@ -232,7 +265,14 @@ def _evaluation(
 ) -> PeriodicEvaluation | None:
     if not config.eval_every:
         return None
-    return PeriodicEvaluation(config, agent, learner, folder, custom_networks=options.networks is not None)
+    own = options.own_parts(config)
+    return PeriodicEvaluation(config, agent, learner, folder, custom_networks=options.networks is not None, own=own)
+
+
+def _wrapping(envs: AnyVectorEnv, wrap: Wrap | None) -> Wrapping | None:
+    """The user's wrappers as an agent needs them, which knows at any time what they have learnt in training."""
+    wrapped = measured(envs)
+    return None if wrap is None or wrapped is None else Wrapping(wrap, wrapped)
 
 
 def _remarks(config: TrainConfig, training: Training) -> Iterator[str]:
@@ -273,6 +313,7 @@ def _save(training: Training, learner: Learner, folder: RunFolder) -> None:
     # The checkpoint last: a run that is killed between the two goes on from an older one and writes both again.
     # The other way round, a finished run would be left with weights from before its end.
     folder.save_weights(learner)
+    folder.save_wrappers(training.wrapping)
     save_checkpoint(folder, learner, *state)
     give_back_memory()
 

@@ -34,6 +34,8 @@ from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
 from envfleet.train.running.training_envs import TrainingEnvs
 from envfleet.train.watch import Watch, traced
+from envfleet.train.wrapper_state import WrapperState, check_wrappers, load_state, packed, read_state, unpacked
+from envfleet.train.wrapping import Wrapping, measured
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REMEMBERED_EPISODES = 100
@@ -72,6 +74,12 @@ class Training:
     ) -> None:
         self._config, self._envs, self._learner, self._agent = config, envs, learner, agent
         self._evaluation = evaluation
+        self._tell_resets = bool(getattr(learner, "needs_resets", False))
+        if self._tell_resets and config.first_ready:
+            raise ValueError(
+                f"first_ready={config.first_ready} does not go together with {type(learner).__name__}, which must know "
+                "where episodes begin: leave first_ready at 0."
+            )
         takes_some = config.first_ready > 0 and learner.off_policy
         self._rollout_size = config.first_ready if takes_some else learner.rollout_steps * config.num_envs
         if config.total_steps < self._rollout_size:
@@ -91,6 +99,9 @@ class Training:
         self._act = self._watch.shielded(learner.act)
         self._info_names = tuple(dict.fromkeys((_SUCCESS, *config.info_metrics)))
         self._first_ready = FirstReady(envs, self._info_names) if config.first_ready else None
+        self._measured = measured(envs)
+        self._wrappers_at_start: WrapperState = {}
+        """What the user's wrappers had learnt when the stream under way began."""
         self._journal = Journal()
         self._open_envs = TrainingEnvs(envs, self._journal.note_attribute)
         self._position: Position | None = None
@@ -115,6 +126,16 @@ class Training:
         """Of the last 100 episodes."""
         return float(np.mean(self._recent)) if self._recent else None
 
+    @property
+    def wrapping(self) -> Wrapping | None:
+        """The user's vector wrappers around the environments, if there are any."""
+        return self._agent.wrapping
+
+    def load_wrappers(self, state: WrapperState | None) -> None:
+        """Let the user's wrappers begin with what those of another run have learnt; None is nothing."""
+        if state is not None and self._measured is not None:
+            load_state(self._measured, state)
+
     def advance(self) -> Progress | None:
         """Collect one rollout and learn from it; returns where the run stands if it is time to log."""
         started = time.perf_counter()
@@ -138,6 +159,8 @@ class Training:
         """Note what happened in a rollout; returns the episodes that ended."""
         if self._first_ready is None:
             self._journal.add(rollout.actions)
+        if self._measured is not None:
+            rollout, checked = self._measured.as_given(rollout), self._measured.as_given(checked)
         if rollout.restarted is not None:
             restarts = int(np.count_nonzero(rollout.restarted))
             self.restarts += restarts
@@ -169,9 +192,12 @@ class Training:
         self.reached_goal = goal is not None and score >= goal
 
     def _collect(self, position: Position) -> Rollout:
+        if self._measured is not None:
+            self._measured.forget()
         try:
             if self._first_ready is None:
-                return collect(self._envs, self._act, self._learner.rollout_steps, position, self._info_names)
+                steps, names = self._learner.rollout_steps, self._info_names
+                return collect(self._envs, self._act, steps, position, names, tell_resets=self._tell_resets)
             if self._learner.off_policy:
                 return self._first_ready.first_results(self._act)
             return self._first_ready.steps_of_all(self._act, self._learner.rollout_steps)
@@ -198,7 +224,14 @@ class Training:
         tensors = self._journal.tensors()
         if self._position is not None:
             tensors |= {name: torch.from_numpy(leaf) for name, leaf in observation_leaves(self._position.observations)}
+        wrappers = {}
+        if self._measured is not None:
+            both = {"start": self._wrappers_at_start, "now": read_state(self._measured)}
+            tree, more = packed(both, "wrappers")
+            tensors |= more
+            wrappers = {"wrappers": tree}
         notes = {
+            **wrappers,
             "step": self.step,
             "seconds": self.seconds,
             "rollouts": self._done_rollouts,
@@ -239,17 +272,38 @@ class Training:
         learned = self._config.non_finite == "stop" and self._learner.has_learned(notes["step"])
         restore_learner(self._learner, checkpoint, learned=learned)
         self._check_weights()
+        wrappers = self._restore_wrappers(checkpoint)
         if self._done_rollouts == 0 or self.finished:  # saved before anything was done, or there is nothing more to do
             return
         self._journal.restore(checkpoint)
         if self._first_ready is None:
+            # The same rewards and observations lead the wrappers from where they began to where they were.
+            self.load_wrappers(self._wrappers_at_start or None)
             self._return_to(checkpoint)
+            self.load_wrappers(wrappers)
         else:  # actions under way are lost with the process that awaited them: episodes begin anew
             self._stream += 1
             self._journal.set_attributes(self._envs)
             self._position = self._begin_stream()
         # Last, because making and replaying environments must not move torch's generator.
         restore_generator(checkpoint)
+
+    def _restore_wrappers(self, checkpoint: Checkpoint) -> WrapperState | None:
+        """Let the user's wrappers know what they had learnt when the checkpoint was written, which is returned."""
+        if self._measured is None:
+            return None
+        try:
+            both = unpacked(checkpoint.notes["wrappers"], checkpoint.tensors)
+            self._wrappers_at_start, now = dict(both["start"]), dict(both["now"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise damage(checkpoint.path, f"it lacks the state of the wrappers ({error!r})") from error
+        check_wrappers(self._measured, now)
+        try:
+            load_state(self._measured, now)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            what = f"the state of the wrappers does not fit ({str(error).rstrip('.')})"
+            raise damage(checkpoint.path, what) from error
+        return now
 
     def _return_to(self, checkpoint: Checkpoint) -> None:
         """Have the environments act the same again."""
@@ -289,6 +343,8 @@ class Training:
         return self._begin_stream()
 
     def _begin_stream(self) -> Position:
+        if self._measured is not None:
+            self._wrappers_at_start = read_state(self._measured)
         self._journal.begin_stream()
         self._tracker.restart()
         self._watch.restart()

@@ -18,7 +18,14 @@ from envfleet.train.networks.networks import Actor, Critic, Networks
 
 CPU = torch.device("cpu")
 OBSERVATIONS = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-BATCH = Batch(OBSERVATIONS, torch.tensor([0, 1, 1]), torch.tensor([1.0, -2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0]), 0.0)
+BATCH = Batch(
+    OBSERVATIONS,
+    torch.tensor([0, 1, 1]),
+    torch.tensor([1.0, -2.0, 3.0]),
+    torch.tensor([1.0, 2.0, 4.0]),
+    torch.zeros(3),
+    0.0,
+)
 
 
 def linear(rows: list[list[float]]) -> nn.Linear:

@@ -39,7 +39,14 @@ def loss_for(rows: list[tuple[float, int, float, float]], entropy_coef: float = 
     odds, actions, advantages, ratios = zip(*rows, strict=True)
     observations = torch.tensor(odds).unsqueeze(-1).requires_grad_()
     old = torch.tensor([math.log(chance(a, o) / r) for a, o, r in zip(actions, odds, ratios, strict=True)])
-    batch = Batch(observations, torch.tensor(actions), torch.tensor(advantages), torch.zeros(len(rows)), 0.0)
+    batch = Batch(
+        observations,
+        torch.tensor(actions),
+        torch.tensor(advantages),
+        torch.zeros(len(rows)),
+        torch.zeros(len(rows)),
+        0.0,
+    )
     actor = Actor(Logits(), distribution_for(spaces.Discrete(2)))
     return actor_loss(actor, batch, batch.advantages, old, CLIP, entropy_coef)
 
@@ -63,7 +70,7 @@ def test_the_clipped_surrogate(advantage: float, ratio: float, surrogate: float)
 def test_beyond_the_clip_there_is_no_gradient(advantage: float, ratio: float, pushed: bool) -> None:
     odds = torch.tensor([[0.3]], requires_grad=True)
     old = torch.tensor([math.log(chance(1, 0.3) / ratio)])
-    batch = Batch(odds, torch.tensor([1]), torch.tensor([advantage]), torch.zeros(1), 0.0)
+    batch = Batch(odds, torch.tensor([1]), torch.tensor([advantage]), torch.zeros(1), torch.zeros(1), 0.0)
     actor = Actor(Logits(), distribution_for(spaces.Discrete(2)))
     actor_loss(actor, batch, batch.advantages, old, CLIP, 0.0).loss.backward()  # type: ignore[no-untyped-call]
     assert odds.grad is not None
