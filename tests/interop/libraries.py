@@ -17,6 +17,9 @@ INTEROP = "ENVFLEET_INTEROP"
 LIBRARIES = (
     peers()["tianshou"],
     peers()["torchrl"],
+    Peer("rllib", "ray[rllib]==2.60.0"),
+    Peer("skrl", "skrl==2.1.1"),
+    Peer("agilerl", "agilerl==2.58.0"),
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 
