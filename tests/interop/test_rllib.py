@@ -139,8 +139,10 @@ def test_one_environment_is_made_again_where_rllib_makes_all_again() -> None:
     fleet = runner.env.unwrapped
     episodes = runner.sample(num_timesteps=40, random_actions=True)
     assert runner.env.unwrapped is fleet
-    assert sorted(len(episode) for episode in episodes if episode.is_truncated).count(8) >= 2
-    assert all((np.diff(episode.get_observations()[:, 0]) == 1).all() for episode in episodes)
+    seen = [episode.get_observations()[:, 0].tolist() for episode in episodes]
+    assert seen.count([0, 1, 2, 2]) == 1  # cut short, with the last observation that there was
+    assert all(each == list(range(each[0], each[0] + len(each))) for each in seen if each != [0, 1, 2, 2])
+    assert sum(episode.is_truncated for episode in episodes) > 3
     runner.stop()
 
 
@@ -159,4 +161,4 @@ def test_creators_can_be_pickled() -> None:
 
 @pytest.mark.parametrize("block", blocks_of("rllib"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
-    run_block(block, tmp_path)
+    run_block(block, tmp_path, logs=True, seconds=280)
