@@ -19,14 +19,14 @@ def blocks_of(page: str) -> list[Any]:
     return [pytest.param(block, id=f"{page}-{number}") for number, block in enumerate(blocks)]
 
 
-def run_block(block: str, folder: Path, *, logs: bool = False, seconds: float = 100.0) -> None:
+def run_block(block: str, folder: Path, seconds: float = 100, *, logs: bool = False) -> None:
     """Runs a block as a reader would: saved as a script, run by Python; a warning would be seen on stderr.
 
     Args:
         block: The script.
         folder: Where to run it.
-        logs: The library writes more than warnings to stderr, so what is there says nothing.
         seconds: How long it may take.
+        logs: The library writes more than warnings to stderr, so what is there says nothing.
     """
     script = folder / "block.py"
     script.write_text(block)

@@ -14,7 +14,11 @@ from envfleet.adapters.rllib import creator
     ("given", "context", "says"),
     [
         ({"autoreset_mode": "SAME_STEP"}, {}, "Leave autoreset_mode out of creator"),
-        ({"vector_kwargs": {"autoreset_mode": AutoresetMode.DISABLED}}, {}, "Leave autoreset_mode out of vector_kwargs"),
+        (
+            {"vector_kwargs": {"autoreset_mode": AutoresetMode.DISABLED}},
+            {},
+            "out of vector_kwargs",
+        ),
         ({"copy": False}, {}, "Leave copy out of creator"),
         ({}, {"num_envs": 2, "autoreset_mode": "SameStep"}, "Leave autoreset_mode out of env_config"),
         ({}, {}, "RLlib asked for a single environment"),

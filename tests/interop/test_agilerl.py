@@ -46,7 +46,9 @@ def seeded(envs: Any) -> Any:
 
 def ppo(envs: Any) -> dict[str, Any]:
     seeded(envs)
-    agent = PPO(envs.single_observation_space, envs.single_action_space, num_envs=NUM_ENVS, learn_step=64, batch_size=32)
+    agent = PPO(
+        envs.single_observation_space, envs.single_action_space, num_envs=NUM_ENVS, learn_step=64, batch_size=32
+    )
     (agent,), _ = train_on_policy(
         envs, "CartPole-v1", "PPO", [agent], max_steps=256, evo_steps=128, eval_steps=10, verbose=False
     )

@@ -55,11 +55,11 @@ def test_the_data_of_their_vector_environment() -> None:
         theirs.close()
 
 
-def trained(env: str, per_worker: int, folder: Path, batched: bool = True) -> dict[str, Any]:
+def trained(env: str, per_worker: int, folder: Path) -> dict[str, Any]:
     """The weights after some updates."""
     arguments = {
         "env": env, "experiment": "run", "train_dir": str(folder / env), "device": "cpu", "seed": 1,
-        "serial_mode": True, "async_rl": False, "batched_sampling": batched, "num_workers": 1,
+        "serial_mode": True, "async_rl": False, "batched_sampling": True, "num_workers": 1,
         "num_envs_per_worker": per_worker, "worker_num_splits": 1, "rollout": 16, "recurrence": 1, "use_rnn": False,
         "batch_size": 64, "num_batches_per_epoch": 1, "train_for_env_steps": 256, "with_wandb": False,
         "encoder_mlp_layers": ["16"], "decorrelate_envs_on_one_worker": False, "decorrelate_experience_max_seconds": 0,
@@ -83,12 +83,22 @@ def test_training_ends_with_the_same_weights(backend: str, tmp_path: Path) -> No
         assert torch.equal(ours[name], value), name
 
 
-def test_agents_are_sampled_one_by_one_too(tmp_path: Path) -> None:
+def test_sampling_row_by_row_is_refused() -> None:
     """Which is Sample Factory's default."""
-    register_env("ours", creator("CartPole-v1", NUM_ENVS, "native"))
-    assert trained("ours", 1, tmp_path, batched=False)
+    words = ["--env=fleet"]
+    parser, _ = parse_sf_args(words)
+    with pytest.raises(ValueError, match="--batched_sampling=True"):
+        creator("CartPole-v1", NUM_ENVS)("fleet", parse_full_cfg(parser, words))
+
+
+@pytest.mark.parametrize(
+    "given", [{"autoreset_mode": "NEXT_STEP"}, {"vector_kwargs": {"autoreset_mode": "Disabled"}}, {"copy": False}]
+)
+def test_what_would_train_otherwise_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="Sample Factory takes the first observation"):
+        creator("CartPole-v1", NUM_ENVS, **given)
 
 
 @pytest.mark.parametrize("block", blocks_of("sample_factory"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
-    run_block(block, tmp_path, logs=True)
+    run_block(block, tmp_path, seconds=280, logs=True)

@@ -94,13 +94,13 @@ def trained(env: Any, agent: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def theirs(mode: AutoresetMode) -> Any:
-    return lambda id, **env_kwargs: gymnasium.make_vec(
-        id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": mode}, **env_kwargs
+    return lambda env_id, **env_kwargs: gymnasium.make_vec(
+        env_id, NUM_ENVS, "sync", vector_kwargs={"autoreset_mode": mode}, **env_kwargs
     )
 
 
 def ours(backend: str, mode: AutoresetMode) -> Any:
-    return lambda id, **env_kwargs: envfleet.make_vec(id, NUM_ENVS, backend, autoreset_mode=mode, **env_kwargs)
+    return lambda env_id, **env_kwargs: envfleet.make_vec(env_id, NUM_ENVS, backend, autoreset_mode=mode, **env_kwargs)
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

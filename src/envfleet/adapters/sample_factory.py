@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from envfleet._optional import needs
 from envfleet._single import Wrapper
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._settled import settled_arguments
@@ -30,9 +29,17 @@ from envfleet.make import EnvReference, make_vec
 from envfleet.vector.arguments import positive_integer
 from envfleet.vector.infos import Info
 
-with needs("sample_factory"), warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # of functions that it compiles, while it is imported
-    from sample_factory.algo.utils.make_env import BatchedListToDictWrapper
+try:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of functions that it compiles, while it is imported
+        from sample_factory.algo.utils.make_env import BatchedListToDictWrapper
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"{error.name} is needed for this and is not installed. Sample Factory asks for an older Gymnasium than we do "
+        "and runs on newer ones, so install it without its requirements and add what it imports; the lines are in "
+        "docs/coming_from/sample_factory.md, and the first is\n    pip install --no-deps sample-factory==2.1.1",
+        name=error.name,
+    ) from error
 
 __all__ = ["FleetCreator", "FleetOfAgents", "creator"]
 
@@ -90,11 +97,16 @@ class FleetCreator:
     def __call__(
         self,
         name: str,  # noqa: ARG002  what Sample Factory calls with
-        cfg: Any = None,  # noqa: ARG002
+        cfg: Any = None,
         env_config: Any = None,  # noqa: ARG002
         render_mode: str | None = None,
     ) -> FleetOfAgents:
         """A fleet as an environment with many agents."""
+        if cfg is not None and not cfg.batched_sampling:
+            raise ValueError(
+                "A fleet is sampled as a whole, and Sample Factory was about to sample row by row. Say "
+                "--batched_sampling=True."
+            )
         _show_agents()
         drawn = {} if render_mode is None else {"render_mode": render_mode}
         settled = {"autoreset_mode": AutoresetMode.SAME_STEP.value}

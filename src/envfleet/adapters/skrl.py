@@ -52,9 +52,7 @@ def with_final_observations(agent: AnyAgent) -> AnyAgent:
         return agent
 
     @functools.wraps(record)
-    def record_with_final_observations(
-        *, next_observations: torch.Tensor, infos: Any, **transition: Any
-    ) -> None:
+    def record_with_final_observations(*, next_observations: torch.Tensor, infos: Any, **transition: Any) -> None:
         reached = _reached(agent.observation_space, next_observations, infos)
         record(next_observations=reached, infos=infos, **transition)
 
