@@ -31,6 +31,23 @@ LIBRARIES = (
         beside=("stable-baselines3==2.9.2", "sb3-contrib==2.9.2", "moviepy==2.2.1", "pandas==2.3.3"),
     ),
     Peer("pufferlib", "pufferlib-core==3.0.19"),
+    Peer("rllib", "ray[rllib]==2.60.0"),
+    Peer("skrl", "skrl==2.1.1"),
+    Peer("agilerl", "agilerl==2.58.0", before=("peft==0.21.2",)),  # which it imports and does not ask for
+    Peer(
+        "sample_factory",
+        "sample-factory==2.1.1",
+        before=(
+            "colorlog==6.12.0",
+            "faster-fifo==1.5.2",
+            "huggingface-hub==0.36.2",
+            "opencv-python-headless==4.11.0.86",
+            "signal-slot-mp==1.0.5",
+            "tensorboardX==2.6.5",
+            "threadpoolctl==3.6.0",
+        ),
+        flags=("--no-deps",),  # it asks for a Gymnasium before 1.0 and runs on newer ones
+    ),
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 

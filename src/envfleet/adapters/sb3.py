@@ -19,19 +19,19 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet._optional import needs
 from envfleet._single import spec_of
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._sb3_single import SingleEnv
+from envfleet.adapters._settled import check_same_step
 from envfleet.backends import BackendName
 from envfleet.native.atari import AtariVectorEnv
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.vector.infos import Info
-from envfleet.vector.vector_env import FleetVectorEnv
 
 with needs("sb3"):
     from stable_baselines3.common.monitor import Monitor
@@ -59,7 +59,7 @@ def as_vec_env(envs: VectorEnv[Any, Any, Any]) -> FleetVecEnv:
         TypeError: It is no fleet of envfleet.
         ValueError: Its autoreset mode is another, or it was made with ``copy=False``.
     """
-    _check_fleet(envs)
+    check_same_step(envs, "as_vec_env", "Stable-Baselines3")
     return FleetVecEnv(envs)
 
 
@@ -297,22 +297,3 @@ def _is_inside(env: Any, wrapper_class: type[Any]) -> bool:
             return True
         env = env.env
     return False
-
-
-def _check_fleet(envs: Any) -> None:
-    fleet = getattr(envs, "unwrapped", None)
-    if not isinstance(envs, VectorEnv) or not isinstance(fleet, FleetVectorEnv):
-        raise TypeError(
-            f"as_vec_env needs a fleet of envfleet.make_vec, or a vector wrapper around one, got {type(envs).__name__}."
-        )
-    how = 'make_vec(..., autoreset_mode="SAME_STEP")'
-    if fleet.autoreset_mode is not AutoresetMode.SAME_STEP:
-        raise ValueError(
-            "Stable-Baselines3 takes the first observation of the next episode in the step that ends one, which is "
-            f"SAME_STEP; this fleet is in {fleet.autoreset_mode.name} mode. Make it with {how}."
-        )
-    if not fleet.copy:
-        raise ValueError(
-            "Stable-Baselines3 keeps observations beyond the next step, so copy=False would change what it learns from."
-            f" Make the fleet with copy=True, the default: {how}."
-        )
