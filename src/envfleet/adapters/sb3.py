@@ -24,6 +24,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet._optional import needs
 from envfleet._single import spec_of
+from envfleet.adapters._fleet_check import check_fleet
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._sb3_single import SingleEnv
 from envfleet.backends import BackendName
@@ -31,7 +32,6 @@ from envfleet.native.atari import AtariVectorEnv
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.own.environment import OwnEnvironment
 from envfleet.vector.infos import Info
-from envfleet.vector.vector_env import FleetVectorEnv
 
 with needs("sb3"):
     from stable_baselines3.common.monitor import Monitor
@@ -59,7 +59,11 @@ def as_vec_env(envs: VectorEnv[Any, Any, Any]) -> FleetVecEnv:
         TypeError: It is no fleet of envfleet.
         ValueError: Its autoreset mode is another, or it was made with ``copy=False``.
     """
-    _check_fleet(envs)
+    why = (
+        "Stable-Baselines3 takes the first observation of the next episode in the step that ends one, which is "
+        "SAME_STEP"
+    )
+    check_fleet(envs, "as_vec_env", "Stable-Baselines3", why, (AutoresetMode.SAME_STEP,), may_be_wrapped=True)
     return FleetVecEnv(envs)
 
 
@@ -297,22 +301,3 @@ def _is_inside(env: Any, wrapper_class: type[Any]) -> bool:
             return True
         env = env.env
     return False
-
-
-def _check_fleet(envs: Any) -> None:
-    fleet = getattr(envs, "unwrapped", None)
-    if not isinstance(envs, VectorEnv) or not isinstance(fleet, FleetVectorEnv):
-        raise TypeError(
-            f"as_vec_env needs a fleet of envfleet.make_vec, or a vector wrapper around one, got {type(envs).__name__}."
-        )
-    how = 'make_vec(..., autoreset_mode="SAME_STEP")'
-    if fleet.autoreset_mode is not AutoresetMode.SAME_STEP:
-        raise ValueError(
-            "Stable-Baselines3 takes the first observation of the next episode in the step that ends one, which is "
-            f"SAME_STEP; this fleet is in {fleet.autoreset_mode.name} mode. Make it with {how}."
-        )
-    if not fleet.copy:
-        raise ValueError(
-            "Stable-Baselines3 keeps observations beyond the next step, so copy=False would change what it learns from."
-            f" Make the fleet with copy=True, the default: {how}."
-        )
