@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "bindings/fresh_arrays.h"
+#include "bindings/infos.h"
 #include "bindings/numpy.h"
 
 namespace envfleet {
@@ -114,14 +117,22 @@ class Batch {
     static PyArrayObject* array(const nb::object& column) {
         return reinterpret_cast<PyArrayObject*>(column.ptr());
     }
-    static nb::object fresh(const nb::object& column) {
-        nb::object copy = nb::steal(PyArray_NewCopy(array(column), NPY_CORDER));
-        if (!copy.is_valid()) throw nb::python_error();
-        return copy;
-    }
+    static nb::object fresh(const nb::object& column) { return fresh_copy(array(column)); }
 
     nb::object actions_, observations_, rewards_, terminated_, truncated_;
     Kinds info_kinds_;
 };
+
+// Some rows of an array, in their order.
+inline nb::object fresh_rows(nb::handle array, Batch::Rows rows) {
+    const Column column(array);
+    const std::span chosen(rows.data(), rows.size());
+    for (const int64_t row : chosen) {
+        if (row < 0 || static_cast<size_t>(row) >= column.rows()) {
+            throw nb::index_error("no such row");
+        }
+    }
+    return chosen.empty() ? column.unwritten(0).object() : column.copy(Selection::of(chosen));
+}
 
 }  // namespace envfleet

@@ -197,6 +197,11 @@ void bind_fleet(nb::module_& m) {
         .def("has_infos", &Batch::has_infos, "Whether any environment has any.")
         .def("results", &Batch::results, "observations"_a.none(), "copy"_a, "infos"_a,
              "What a step returns; observations that are not given are those that lie here.");
+    m.def(
+        "fresh_copy", [](nb::handle array) { return envfleet::Column(array).copy(); }, "array"_a,
+        "A copy of an array, to be handed out: it begins on a cache line.");
+    m.def("fresh_rows", &envfleet::fresh_rows, "array"_a, "rows"_a.noconvert(),
+          "The same of some rows, in their order.");
 }
 
 void bind_process(nb::module_& m) {

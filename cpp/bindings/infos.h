@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/fresh_arrays.h"
 #include "bindings/numpy.h"
 #include "engine/rows.h"
 
@@ -58,7 +59,7 @@ class Column {
     bool is_scalar() const { return PyArray_NDIM(numpy()) == 1; }
     Leaf leaf() const { return {data(), row_bytes()}; }
 
-    nb::object copy() const { return checked(PyArray_NewCopy(numpy(), NPY_CORDER)); }
+    nb::object copy() const { return fresh_copy(numpy()); }
     nb::object copy(const Selection& rows) const {
         if (rows.is_all()) return copy();
         const Column result = unwritten(rows.size());
@@ -71,8 +72,7 @@ class Column {
     // An array like this one, of so many rows, whose numbers are yet to be written.
     Column unwritten(size_t rows) const {
         auto shape = shape_of(rows);
-        return Column(checked(PyArray_NewFromDescr(&PyArray_Type, descr(), PyArray_NDIM(numpy()),
-                                                   shape.data(), nullptr, nullptr, 0, nullptr)));
+        return Column(unwritten_array(descr(), PyArray_NDIM(numpy()), shape.data()));
     }
 
     // Of the rows selected those in the mask, the others zero.

@@ -121,7 +121,8 @@ NB_MODULE(_native, m) {
              "closer look, False if an environment failed.")
         .def("send_stored", &PyPool::send_stored, "env_ids"_a,
              "Sets environments to work with their actions in the actions array.")
-        .def("send_resets", &PyPool::send_resets, "options"_a, "Has all environments reset.")
+        .def("send_resets", &PyPool::send_resets, "env_ids"_a, "options"_a,
+             "Has some environments reset; options for every environment of the pool, or none.")
         .def("receive", &PyPool::receive, "count"_a, "timeout"_a.none(),
              "The first that are done; None if that takes longer than so many seconds.")
         .def(

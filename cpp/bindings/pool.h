@@ -158,11 +158,13 @@ class PyPool {
         set_to_work(plain_->checked_rows(env_ids));
     }
 
-    void send_resets(const nb::list& options) {
+    void send_resets(nb::handle env_ids, const nb::list& options) {
+        const std::vector<NamedValues> values = parsed(options);
+        pool_->check_options(values);
         const InUse::Scope use(in_use_);
-        check_nobody_at_work();
-        pool_->send_resets(parsed(options));
-        std::fill(at_work_.begin(), at_work_.end(), uint8_t{1});
+        const std::span<const int64_t> rows = plain_->checked_rows(env_ids);
+        check_idle_and_note(rows);
+        pool_->send_resets(rows, values);
     }
 
     // The first that are done, int64 (count,); None if that takes longer than so many seconds.
@@ -273,10 +275,14 @@ class PyPool {
   private:
     // Sends rows with the actions that are stored, all or none.
     void set_to_work(std::span<const int64_t> rows) {
+        check_idle_and_note(rows);
+        pool_->send(rows, arrays_.actions.data());
+    }
+
+    void check_idle_and_note(std::span<const int64_t> rows) {
         if (!set_all_or_none(at_work_.data(), rows)) {
             throw nb::value_error("an environment was sent that is at work, or twice");
         }
-        pool_->send(rows, arrays_.actions.data());
     }
 
     void check_nobody_at_work() const {

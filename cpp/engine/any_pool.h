@@ -70,9 +70,11 @@ class AnyPool {
     virtual void reset(std::span<const uint8_t> mask, const std::vector<NamedValues>& options) = 0;
 
     // Sets some rows to work, none of which may be out yet: steps, whose actions stay where they
-    // are until received, or resets of all rows. Options are refused before anything changes.
+    // are until received, or resets. There are options for every row or none at all; they are
+    // refused before anything changes.
     virtual void send(std::span<const int64_t> rows, const std::byte* actions) = 0;
-    virtual void send_resets(const std::vector<NamedValues>& options) = 0;
+    virtual void send_resets(std::span<const int64_t> rows,
+                             const std::vector<NamedValues>& options) = 0;
 
     // Waits for the first results, and works meanwhile. False, and nothing happens, if the deadline
     // passed or a signal arrived first.

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstring>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -49,6 +48,7 @@ class Pool final : public AnyPool {
           rngs_(num_envs_),
           elapsed_(num_envs_),
           tickets_of_(num_envs_),
+          sent_options_(num_envs_),
           room_{row_bytes(out_.observations), row_bytes(out_.infos),
                 envfleet::action_size<Env>(params_.front()),
                 envfleet::action_limits<Env>(params_.front())},
@@ -113,14 +113,16 @@ class Pool final : public AnyPool {
         tickets_.send(rows);
     }
 
-    void send_resets(const std::vector<NamedValues>& options) override {
+    void send_resets(std::span<const int64_t> rows,
+                     const std::vector<NamedValues>& options) override {
         tickets_.check_here();
-        sent_options_ = parsed_options<Env>(options);
-        failures_.forget();
-        std::fill(tickets_of_.begin(), tickets_of_.end(), Ticket{true, nullptr});
-        std::vector<int64_t> everyone(num_envs_);
-        std::iota(everyone.begin(), everyone.end(), 0);
-        tickets_.send(everyone);
+        const auto parsed = parsed_options<Env>(options);
+        if (tickets_.out() == 0) failures_.forget();  // else some may be yet to be told
+        for (const int64_t env : rows) {
+            sent_options_[env] = parsed.empty() ? Options{} : parsed[env];
+            tickets_of_[env] = {true, nullptr};
+        }
+        tickets_.send(rows);
     }
 
     bool receive(std::span<int64_t> rows, Nanoseconds deadline) override {
@@ -461,7 +463,7 @@ class Pool final : public AnyPool {
     std::vector<int64_t> elapsed_;
     Failures failures_;
     std::vector<Ticket> tickets_of_;     // what each row that is out is to do
-    std::vector<Options> sent_options_;  // of resets that are out
+    std::vector<Options> sent_options_;  // of each row whose reset is out
     const RowSizes room_;                // what there is place for in a row
     const size_t action_size_;
     // Last: the threads end before what they work on.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,12 @@ struct Fleet {
     using Arrays = std::vector<std::vector<std::byte>>;
 
     void reset() { pool.reset(everyone, {}); }
+
+    void send_resets() {
+        std::vector<int64_t> rows(everyone.size());
+        std::iota(rows.begin(), rows.end(), 0);
+        pool.send_resets(rows, {});
+    }
 
     template <class T>
     void step(const std::vector<T>& actions) {

@@ -245,7 +245,7 @@ void test_tickets(bool adaptive) {
         const std::vector<int64_t> actions(20, 1);
         const auto* bytes = reinterpret_cast<const std::byte*>(actions.data());
         std::vector<int> steps(20);
-        fleet.pool.send_resets({});
+        fleet.send_resets();
         auto fewest = [&] { return *std::min_element(steps.begin(), steps.end()); };
         // A helper that has no core for a while keeps the rows that it has begun: those come later.
         for (int turn = 0; turn < 3000 || fewest() <= 300; ++turn) {
@@ -267,17 +267,40 @@ void test_tickets(bool adaptive) {
     }
 }
 
+// Some rows are reset while others are out, each with options of its own where there are any.
+void test_single_rows_are_reset_between_steps() {
+    for (const unsigned threads : {1u, 3u}) {
+        Counters fleet(9, Autoreset::disabled, threads, false, {{.length = 1'000'000}});
+        const std::vector<int64_t> actions(9, 1);
+        const auto* bytes = reinterpret_cast<const std::byte*>(actions.data());
+        std::vector<int> episodes(9, 1), steps(9);
+        fleet.send_resets();
+        for (int turn = 0; turn < 2000; ++turn) {
+            const auto rows = received(fleet, 1 + turn % 4);
+            for (const int64_t row : rows) check_row(fleet, row, episodes[row], steps[row]);
+            const std::span all(rows);
+            const auto to_reset = all.first(turn % 3 == 0 ? 1 : 0),
+                       to_step = all.subspan(to_reset.size());
+            for (const int64_t row : to_reset) ++episodes[row], steps[row] = 0;
+            for (const int64_t row : to_step) ++steps[row];
+            if (!to_reset.empty()) fleet.pool.send_resets(to_reset, {});
+            fleet.pool.send(to_step, bytes);
+        }
+        check(fleet.pool.recall(forever));
+    }
+}
+
 void test_tickets_that_fail_tell_of_their_own_rows() {
     Counters fleet(8, Autoreset::next_step, 2, false, {{.length = 100}});
     std::vector<int64_t> actions(8, 1);
     actions[5] = 9;
     const auto* bytes = reinterpret_cast<const std::byte*>(actions.data());
-    fleet.pool.send_resets({});
+    fleet.send_resets();
     fleet.pool.send(received(fleet, 8), bytes);
     const auto rows = received(fleet, 8);
     check(fleet.pool.failure_among(rows)->env == 5);
     check(!fleet.pool.failure_among(std::vector<int64_t>{1, 2}));
-    fleet.pool.send_resets({});
+    fleet.send_resets();
     check(!fleet.pool.failure_among(received(fleet, 8)));
 }
 
@@ -315,7 +338,7 @@ void test_tickets_are_recalled_until_a_deadline() {
         check_row(fleet, 5, 1, turn);
         check_row(fleet, 1, 1, 0);
     }
-    fleet.pool.send_resets({});
+    fleet.send_resets();
     check(received(fleet, 8).size() == 8);
     check_row(fleet, 5, 2, 0);
 }
@@ -344,7 +367,7 @@ void test_turns_and_tickets_share_one_team() {
 
 void test_who_works_alone_does_not_wait() {
     Counters fleet(8, Autoreset::next_step, 1, false);
-    fleet.pool.send_resets({});
+    fleet.send_resets();
     check(!fleet.pool.may_wait_for(8));
     check(received(fleet, 8).size() == 8);
 }
@@ -353,7 +376,7 @@ void test_pools_that_end_while_tickets_are_out() {
     const std::vector<int64_t> actions(8, 1);
     for (int i = 0; i < 200; ++i) {
         Counters fleet(8, Autoreset::next_step, 4, false);
-        fleet.pool.send_resets({});
+        fleet.send_resets();
         if (i % 2) {
             const auto rows = received(fleet, 1 + i % 8);
             fleet.pool.send(rows, reinterpret_cast<const std::byte*>(actions.data()));
@@ -374,7 +397,7 @@ void test_tickets_of_planned_episodes() {
         }
     };
     plan_ahead();
-    fleet.pool.send_resets({});
+    fleet.send_resets();
     for (int turn = 0; turn < 500; ++turn) {
         const auto rows = received(fleet, 2);
         check(!fleet.pool.failure_among(rows));
@@ -396,6 +419,7 @@ int main() {
     test_pools_that_are_made_and_ended_in_a_hurry();
     test_tickets(false);
     test_tickets(true);
+    test_single_rows_are_reset_between_steps();
     test_tickets_that_fail_tell_of_their_own_rows();
     test_tickets_are_waited_for_until_a_deadline();
     test_tickets_are_recalled_until_a_deadline();

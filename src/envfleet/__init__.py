@@ -29,6 +29,7 @@ from envfleet.make import make_vec
 from envfleet.native.env import NativeVectorEnv
 from envfleet.native.registration import register as _register_native_envs
 from envfleet.randomize import Distribution, choice, normal, uniform
+from envfleet.rendering import mosaic
 from envfleet.tuning import TuningResult, tune
 from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVectorEnv
 
@@ -76,6 +77,7 @@ __all__ = [
     "WorkerStuckError",
     "choice",
     "make_vec",
+    "mosaic",
     "normal",
     "tune",
     "uniform",

@@ -1,10 +1,12 @@
 """The compiled part of envfleet."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+AnyArray = TypeVar("AnyArray", bound=npt.NDArray[Any])
 
 FIRST_TICKET: int
 TICKET_KINDS: int
@@ -174,6 +176,8 @@ class Batch:
         self, observations: Any | None, copy: bool, infos: dict[str, Any]
     ) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]: ...
 
+def fresh_copy(array: AnyArray) -> AnyArray: ...
+def fresh_rows(array: AnyArray, rows: npt.NDArray[np.intp]) -> AnyArray: ...
 def make_private(memory: npt.NDArray[np.uint8]) -> None: ...
 def count_up(cell: npt.NDArray[np.uint64]) -> None: ...
 def end_forked_copies(memory: npt.NDArray[np.uint8], progress: npt.NDArray[np.uint64]) -> None: ...

@@ -78,7 +78,6 @@ def test_rows_at_work_are_refused(gate: Gate) -> None:
     for all_rows in (
         pool.step_stored,
         lambda: pool.reset(np.ones(4, np.bool_), []),
-        lambda: pool.send_resets([]),
         lambda: pool.set_everywhere("x", 1),
     ):
         with pytest.raises(ValueError, match="some environments are at work"):
@@ -90,6 +89,8 @@ def test_rows_at_work_are_refused(gate: Gate) -> None:
         lambda: pool.set(1, "x", 1),
         lambda: pool.send_stored(np.array([0, 1])),
         lambda: pool.send_stored(np.array([2, 2])),
+        lambda: pool.send_resets(np.array([0, 1]), []),
+        lambda: pool.send_resets(np.array([2, 2]), []),
     ):
         with pytest.raises(ValueError, match="at work"):
             one_row()

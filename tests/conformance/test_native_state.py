@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
@@ -58,6 +60,63 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(name: str, value: Any) -> 
             envs.set_attr(name, value)
         assert envs.get_attr(name) == before
         envs.step(np.zeros(N, np.int64))
+
+
+ASKED = ("spec", "observation_space", "action_space", "render_mode", "metadata")
+
+
+@pytest.mark.parametrize("backend", ["sync", "native"])
+def test_what_libraries_ask_environments_for_is_answered(backend: str) -> None:
+    """The answers are those of Gymnasium's environments, whatever runs them."""
+    with make_vec("CartPole-v1", 2, backend, max_episode_steps=9, render_mode="rgb_array") as envs:
+        envs.reset(seed=3)
+        alone = gymnasium.make("CartPole-v1", max_episode_steps=9, render_mode="rgb_array")
+        for name in ASKED:
+            assert envs.get_attr(name) == (getattr(alone, name),) * 2, name
+        for name, known in (
+            ("gravity", True),
+            ("state", True),
+            ("spec", True),
+            ("render", True),
+            ("gravitation", False),
+        ):
+            assert envs.call("has_wrapper_attr", name) == (known,) * 2
+        assert envs.call("get_wrapper_attr", "gravity", indices=1) == (9.8,)
+        for env, one in enumerate(envs.get_attr("unwrapped")):
+            assert isinstance(one, gymnasium.Env)
+            assert one.unwrapped is one
+            assert one.has_wrapper_attr("length")
+            assert (one.gravity, one.spec.id, one.render_mode) == (9.8, "CartPole-v1", "rgb_array")
+            assert (one.observation_space, one.action_space) == (alone.observation_space, alone.action_space)
+            assert_same(np.array(one.state, np.float32), np.array(envs.get_attr("state")[env], np.float32))
+            assert one.np_random.random() == envs.get_attr("np_random")[env].random() or backend == "sync"
+            assert_same(one.render(), envs.render()[env])
+        alone.close()
+
+
+def test_a_spec_tells_what_an_environment_was_made_with() -> None:
+    lengths = [{"sutton_barto_reward": False}, {"sutton_barto_reward": True}]
+    with NativeVectorEnv("CartPole-v1", 2, env_kwargs={"max_episode_steps": 9}, varied=lengths) as envs:
+        for spec, own in zip(envs.get_attr("spec"), lengths, strict=True):
+            assert spec.max_episode_steps == 9
+            assert spec.kwargs.items() >= own.items()
+
+
+def test_a_view_only_shows() -> None:
+    with make_vec("CartPole-v1", 2, "native") as envs:
+        envs.reset(seed=3)
+        view = envs.get_attr("unwrapped")[1]
+        assert "CartPole" in str(view)
+        before = view.state
+        envs.step(np.zeros(2, np.int64))
+        assert tuple(view.state) != tuple(before)
+        with pytest.raises(AttributeError, match=r"envs.set_attr\('gravity', …\)"):
+            view.gravity = 3.0
+        for refused in (lambda: view.step(0), view.reset):
+            with pytest.raises(TypeError, match=r"use envs\.(step|reset)\(\)"):
+                refused()
+        with pytest.raises(TypeError, match="get_state"):
+            pickle.dumps(view)
 
 
 def test_an_unknown_attribute_is_refused_and_the_known_ones_are_named() -> None:

@@ -73,9 +73,9 @@ class ReversedEngine:
         ]
         return lambda: self._queue.extend(work)
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        pairs = zip(order.seeds, order.options, strict=True)
-        work = [(row, partial(self._shards[row].reset_row, 0, *pair)) for row, pair in enumerate(pairs)]
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        given = [(row, order.seeds[row], order.options[row]) for row in rows.tolist()]
+        work = [(row, partial(self._shards[row].reset_row, 0, *pair)) for row, *pair in given]
         return lambda: self._queue.extend(work)
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:

@@ -116,6 +116,13 @@ class EnvPool(ABC):
             return self._shown(self._receive(), is_reset=True)
         mask = np.zeros(len(self), np.bool_)
         mask[ids] = True
+        if self.is_async and len(ids) < len(self):
+            first_seeds = self._seeds_of(mask)
+            self.fleet.async_reset(
+                env_ids=ids, seed=[first_seeds[env] for env in ids] if seed is None else seed, options=options
+            )
+            self._begins[ids] = True
+            return self._shown(self._receive(), is_reset=True)
         if options and "reset_mask" in options:
             mask = options["reset_mask"]
             ids = np.flatnonzero(mask)

@@ -12,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Discrete
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet import _core
 from envfleet.errors import UnsupportedError
 from envfleet.native.env import checked_threads
 from envfleet.vector.arguments import is_integer
+from envfleet.vector.copies import remembers_arguments
 from envfleet.vector.engine import (
     CallOrder,
     NoQuickCalls,
@@ -155,7 +156,7 @@ _OURS = frozenset(("self", "num_envs", "batch_size", "num_threads", "thread_affi
 
 
 @final
-class AtariVectorEnv(FleetVectorEnv):
+class AtariVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
     """Runs Atari games on ale-py's threads.
 
     Args:
@@ -166,6 +167,7 @@ class AtariVectorEnv(FleetVectorEnv):
         env_kwargs: Arguments of ``ale_py.AtariVectorEnv``, such as ``img_height`` or ``reward_clipping``.
     """
 
+    @remembers_arguments
     def __init__(
         self,
         spec: EnvSpec,
@@ -236,16 +238,20 @@ class AtariEngine:
 
     def prepare_steps(self, rows: Rows, loose_actions: Sequence[Sequence[Any]]) -> Callable[[], None]:  # noqa: ARG002
         """A step of all games; of fewer there is none."""
-        if len(rows) != len(self.block.rewards):
-            raise ValueError(
-                "backend='native' steps all Atari environments together: send actions to all of them, or use "
-                "backend='process'. Nothing was sent."
-            )
+        self._check_everyone(rows, "send actions to all of them")
         return partial(self.begin, StepOrder())
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        """A reset of all games."""
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """A reset of all games; of fewer there is none by tickets, as games come back together."""
+        self._check_everyone(rows, "async_reset all of them, reset some by mask with reset()")
         return partial(self.begin, order)
+
+    def _check_everyone(self, rows: Rows, instead: str) -> None:
+        if len(rows) != len(self.block.rewards):
+            raise ValueError(
+                f"backend='native' steps all Atari environments together: {instead}, or use backend='process'. Nothing "
+                "was sent."
+            )
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
         """All games: they come back together."""

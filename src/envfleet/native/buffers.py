@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Discrete, MultiDiscrete
 
-from envfleet import _native
+from envfleet import _core, _native
 from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.vector.block import BlockLayout, aligned_zeros
 from envfleet.vector.engine import Report, Rows, StepResult
@@ -119,14 +119,15 @@ class NativeBlock:
     def step_results(self, reports: Sequence[Report | None], copy: bool) -> StepResult:  # noqa: ARG002
         """What ``step`` returns of the turn that just ended."""
         assert self._pool is not None
-        flags = self.terminated.copy(), self.truncated.copy()
-        return self.observations(copy), self.rewards.copy(), *flags, self._pool.infos()
+        numbers = (_core.fresh_copy(column) for column in (self.rewards, self.terminated, self.truncated))
+        return self.observations(copy), *numbers, self._pool.infos()
 
     def ticket_results(self, rows: Rows, reports: Sequence[Report | None]) -> StepResult:  # noqa: ARG002
         """What ``recv`` returns of the given environments; fresh arrays."""
         assert self._pool is not None
         observations, infos = self._observations.taken(self._columns, rows), self._pool.infos_of(rows)
-        return observations, self.rewards[rows], self.terminated[rows], self.truncated[rows], infos
+        numbers = (_core.fresh_rows(column, rows) for column in (self.rewards, self.terminated, self.truncated))
+        return observations, *numbers, infos
 
 
 def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: npt.NDArray[np.bool_]) -> None:

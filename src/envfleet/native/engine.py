@@ -6,11 +6,13 @@ import multiprocessing
 import reprlib
 import secrets
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from envfleet import _core, _native
 from envfleet.errors import EnvRaisedError
@@ -18,9 +20,13 @@ from envfleet.native.buffers import NativeBlock
 from envfleet.native.catalogue import NO_LIMIT, Companions
 from envfleet.native.planned_episodes import EpisodePlans
 from envfleet.native.twin import Twin
+from envfleet.native.view import NativeEnvView
 from envfleet.vector.engine import CallOrder, Order, Report, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
 from envfleet.vector.failures import Failure
 from envfleet.vector.runtime import generator_in, generator_state
+
+_OF_A_VIEW = ("has_wrapper_attr", "get_wrapper_attr")
+"""Methods of Gymnasium's environments that can be called with arguments."""
 
 
 class NativeEnvError(RuntimeError):
@@ -52,9 +58,9 @@ class NativeEngine:
         """Has threads step the given environments."""
         return partial(self._shard.send, rows)
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        """Has threads reset all environments."""
-        return partial(self._shard.send_resets, order)
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """Has threads reset the given environments."""
+        return partial(self._shard.send_resets, rows, order)
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
         """The first ``count`` that are done; the caller steps some itself meanwhile."""
@@ -148,8 +154,10 @@ class NativeShard:
         num_envs: int,
         companions: Companions | None = None,
         plans: EpisodePlans | None = None,
+        varied: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self._pool, self._twin, self._companions, self._plans = pool, twin, companions, plans
+        self._varied = varied
         self._kind = kind
         self._unsent: Report | None = None
         """What keeps environments from being sent, until all are recalled."""
@@ -201,11 +209,11 @@ class NativeShard:
         if self._may_send():
             self._pool.send_stored(rows)
 
-    def send_resets(self, order: ResetOrder) -> None:
-        """Sets all environments to work on a reset; none may be at work."""
+    def send_resets(self, rows: Rows, order: ResetOrder) -> None:
+        """Sets some environments to work on a reset; none of them may be at work."""
         self._seed_all(order)
         if self._may_send():
-            self._pool.send_resets(_given(order.options))
+            self._pool.send_resets(rows, _given(order.options))
 
     def _may_send(self) -> bool:
         """False once some environment cannot have its parameters: ``receive`` tells, and nothing is sent any more."""
@@ -239,12 +247,17 @@ class NativeShard:
         report = Report()
         for env in np.flatnonzero(order.mask).tolist():
             try:
-                if order.args or order.kwargs or order.function is not None:
-                    raise self._no_attribute(order.name, "no method to call with arguments")
-                report.results.append((env, self._get(env, order.name)))
+                report.results.append((env, self._answer(env, order)))
             except Exception as error:
                 report.failures.append(Failure.of(error, env, "call", order.name))
         return report
+
+    def _answer(self, env: int, order: CallOrder) -> Any:
+        if order.name in _OF_A_VIEW and order.function is None:
+            return getattr(self._view(env), order.name)(*order.args, **order.kwargs)
+        if order.args or order.kwargs or order.function is not None:
+            raise self._no_attribute(order.name, "no method to call with arguments")
+        return self._get(env, order.name)
 
     def _get(self, env: int, name: str) -> Any:
         getter = self._GETTERS.get(name)
@@ -289,6 +302,15 @@ class NativeShard:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{error} Got {reprlib.repr(value)} for {name} of {self._kind}.") from None
 
+    def _view(self, env: int) -> NativeEnvView:
+        return NativeEnvView(partial(self._get, env), self._kind)
+
+    def _spec(self, env: int) -> EnvSpec | None:
+        spec = deepcopy(self._twin.spec)
+        if spec is not None and self._varied:
+            spec.kwargs.update(self._varied[env])
+        return spec
+
     def _np_random(self, env: int) -> np.random.Generator:
         state, increment, has_half, half = self._pool.rng_state(env)
         wide = state[0] << 64 | state[1], increment[0] << 64 | increment[1]
@@ -308,6 +330,11 @@ class NativeShard:
 
     # Functions, not methods of this object: it would hold itself, and the pool, until garbage is collected.
     _GETTERS: ClassVar[dict[str, Callable[[NativeShard, int], Any]]] = {
+        "unwrapped": _view,
+        "spec": _spec,
+        "observation_space": lambda self, _: deepcopy(self._twin.face.observation_space),
+        "action_space": lambda self, _: deepcopy(self._twin.face.action_space),
+        "metadata": lambda self, _: dict(self._twin.face.metadata),
         "np_random": _np_random,
         "np_random_seed": lambda self, env: self._seeds[env],
         "render": _render,

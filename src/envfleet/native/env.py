@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, final
 
 import gymnasium
+import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet import _native
 from envfleet.errors import UnsupportedError
@@ -22,6 +23,7 @@ from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
 from envfleet.native.twin import Twin
 from envfleet.redraw import ParameterStream
 from envfleet.vector import arguments
+from envfleet.vector.copies import remembers_arguments
 from envfleet.vector.engine import StepOrder
 from envfleet.vector.runtime import exclusive_for, usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
@@ -52,7 +54,7 @@ class EnvState:
 
 @final
 @arguments.documented  # with SHARED_ARGUMENTS
-class NativeVectorEnv(FleetVectorEnv):
+class NativeVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
     """Runs compiled environments that give the numbers of Gymnasium's own.
 
     Args:
@@ -66,6 +68,7 @@ class NativeVectorEnv(FleetVectorEnv):
             place of ``varied``.
     """
 
+    @remembers_arguments
     def __init__(
         self,
         spec: str | EnvSpec,
@@ -112,7 +115,7 @@ class NativeVectorEnv(FleetVectorEnv):
             arguments_of = partial(_arguments_of_one, self.spec, kind, dict(env_kwargs or {}), companions)
             self._plans = plans = EpisodePlans(pool, origins, arguments_of)
         block.attach(pool, plans)
-        shard = NativeShard(pool, twin, self._kind, num_envs, companions, plans)
+        shard = NativeShard(pool, twin, self._kind, num_envs, companions, plans, None if origins else varied)
         engine = NativeEngine(pool, block, shard, exclusive_for(type(self).__name__))
         options = FleetOptions(
             f"native: {self._kind} is compiled" + ("." if kind.title else " and bit-identical to Gymnasium's."),

@@ -43,6 +43,11 @@ class Twin:
         return self._env.unwrapped.render()
 
     @property
+    def spec(self) -> EnvSpec | None:
+        """What Gymnasium made it from; None of one that stands in for it."""
+        return self._env.spec
+
+    @property
     def unwrapped(self) -> Any:
         """The environment itself."""
         return self._env.unwrapped

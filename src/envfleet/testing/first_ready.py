@@ -13,7 +13,7 @@ from gymnasium.error import NoAsyncCallError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from envfleet.errors import EnvRaisedError
-from envfleet.testing.base import EnvFn, mask_of, pytest
+from envfleet.testing.base import EnvFn, pytest
 from envfleet.testing.compare import assert_same
 from envfleet.testing.envs import Command, Frame, PlaybackEnv, endless_fns, trouble_fns
 from envfleet.testing.spaces import ZOO, as_received, samples
@@ -104,8 +104,23 @@ class FirstReadyContract(Tickets):
             assert infos["seeded"].all()
             assert [seeds[-1] for seeds in envs.get_attr("seeds")] == [5 + i for i in range(self.num_envs)]
             assert [one[-1] for one in envs.get_attr("options")] == [{"level": i} for i in range(self.num_envs)]
-            with pytest.raises(ValueError, match="reset_mask"):
-                envs.async_reset(options={"reset_mask": mask_of(self.num_envs, 0)})
+
+    def test_a_single_reset_hands_over_its_own_options(self) -> None:
+        """Each environment named gets its seed and options; the others are not reset."""
+        with self.fleet(endless_fns(self.num_envs)) as envs:
+            envs.reset(seed=0)
+            envs.async_reset(env_ids=[3, 1], seed=5, options=[{"level": 3}, None])
+            _, rewards, terminated, truncated, infos = envs.recv()
+            assert not np.concatenate([rewards, terminated, truncated]).any()
+            assert sorted(infos["env_id"].tolist()) == [1, 3]
+            assert infos["seeded"].tolist() == [True, True]
+            assert envs.get_attr("episode") == tuple(2 if env in (1, 3) else 1 for env in range(self.num_envs))
+            assert [seeds[-1] for seeds in envs.get_attr("seeds")] == [0, 6, 2, 8, 4]
+            assert envs.get_attr("options")[3][-1] == {"level": 3}
+            assert envs.get_attr("options")[1][-1] is None
+            envs.async_reset(env_ids=[0], options={"level": 7})
+            envs.recv()
+            assert envs.get_attr("options")[0][-1] == {"level": 7}
 
     def test_an_environment_that_raises_asks_for_a_reset(self) -> None:
         """Its error comes out of recv(); then only reset() or async_reset() help, and they do."""
@@ -117,7 +132,8 @@ class FirstReadyContract(Tickets):
                     for _ in range(self.num_envs):
                         envs.recv()
                 assert caught.value.env_indices == (2,)
-                for refused in (lambda: envs.send(np.zeros(1, np.int64), [0]), envs.recv):
+                send, reset_one = (lambda: envs.send(np.zeros(1, np.int64), [0])), lambda: envs.async_reset(env_ids=2)
+                for refused in (send, reset_one, envs.recv):
                     with pytest.raises(ResetNeeded):
                         refused()
                 getattr(envs, how)()

@@ -156,8 +156,6 @@ class RefusedTickets(ContractBase):
             envs.send(np.zeros(1, np.int64), [2])
             with pytest.raises(AlreadyPendingCallError, match=r"reset\(\) while environments \[2\] are at work"):
                 envs.reset(options={"reset_mask": mask})
-            with pytest.raises(AlreadyPendingCallError, match=r"async_reset\(\) while environments \[2\] are at work"):
-                envs.async_reset(options={"reset_mask": mask})
             assert envs.recv()[4]["env_id"].tolist() == [2]
             envs.reset(options={"reset_mask": mask})
             steps = [0 if env == 0 else 2 if env == 2 else 1 for env in range(self.num_envs)]

@@ -13,9 +13,10 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet.testing.base import EnvFn, Fleet, pytest
 from envfleet.testing.compare import assert_same, assert_step
-from envfleet.testing.envs import counter_fns, endless_fns
+from envfleet.testing.envs import endless_fns
 from envfleet.testing.reference import ReferenceFleet, Rows, stack_items
 from envfleet.testing.refused_tickets import RefusedTickets
+from envfleet.testing.single_resets import SingleResets
 from envfleet.testing.strategies import hypothesis
 from envfleet.testing.waiting import GENEROUS
 
@@ -54,12 +55,8 @@ class Story:
         return told
 
 
-class Tickets(RefusedTickets):
+class Tickets(SingleResets, RefusedTickets):
     """Each environment's own trajectory is what it would be alone, whatever the order in which they come and go."""
-
-    def ending_fns(self) -> list[EnvFn]:
-        """Return makers of environments whose episodes end after a few steps: `num_envs` of them."""
-        return list(counter_fns(self.num_envs))
 
     def _play(self, envs: Fleet, fns: Sequence[EnvFn], mode: AutoresetMode, steps: int, order: Iterable[int]) -> None:
         """Play every environment for so many steps, sending in a shuffled order and sometimes late."""

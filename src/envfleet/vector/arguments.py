@@ -88,6 +88,27 @@ def own_copy(options: dict[str, Any]) -> dict[str, Any]:
         return dict(options)
 
 
+def refuse_reset_mask(options: Any) -> None:
+    """Refuses a mask where environments are named by their numbers."""
+    if isinstance(options, Mapping) and "reset_mask" in options:
+        raise ValueError(
+            "async_reset() takes no reset_mask: write env_ids=np.flatnonzero(mask) instead, or use reset()."
+        )
+
+
+def resets_of(
+    chosen: Sequence[int], seed: Any, options: Any, num_envs: int
+) -> tuple[list[int | None], list[dict[str, Any] | None]]:
+    """Seeds and options for the chosen environments, in slots for all; sequences have one entry for each of them."""
+    if is_integer(seed):
+        given = seeds(seed, num_envs)
+        own_seeds = [given[env] for env in chosen]
+    else:
+        own_seeds = seeds(seed, len(chosen))
+    _, own_options = reset_options(options, len(chosen))
+    return spread(own_seeds, chosen, num_envs), spread(own_options, chosen, num_envs)
+
+
 def _reset_mask(mask: Any, num_envs: int) -> Mask:
     name = "options['reset_mask']"
     if not isinstance(mask, np.ndarray):

@@ -271,8 +271,8 @@ class Engine(Protocol):
         ``loose_actions`` as in a StepOrder, one value per row.
         """
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        """The same for resets of all environments, one by one."""
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """The same for resets of the given environments, which are those in the order's mask, one by one."""
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:
         """The first ``count`` results and their reports; a TimeoutError loses nothing."""

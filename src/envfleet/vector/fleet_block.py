@@ -134,7 +134,7 @@ class FleetBlock:
 
     def observations_on(self, page: Mapping[int, Array]) -> Any:
         """The batched observations, fresh: the leaves that lie on a page from there, copies of the others."""
-        columns = [page[leaf] if leaf in page else deepcopy(c) for leaf, c in enumerate(self._columns)]
+        columns = [page[leaf] if leaf in page else _copied(c) for leaf, c in enumerate(self._columns)]
         return self._layout.observations.batch(columns, copy=False)
 
     def infos(self, reports: Sequence[Report | None]) -> Info:
@@ -151,8 +151,8 @@ class FleetBlock:
         """What ``step`` returns of the turn that just ended."""
         infos = self.infos(reports)
         self._mend_restarted(np.flatnonzero(self._rows.restarted), infos)
-        flags = self.terminated.copy(), self.truncated.copy()
-        return self.observations(copy), self.rewards.copy(), *flags, infos
+        numbers = (_core.fresh_copy(column) for column in (self.rewards, self.terminated, self.truncated))
+        return self.observations(copy), *numbers, infos
 
     # -- some rows, one report each -------------------------------------------------------------------
 
@@ -170,7 +170,8 @@ class FleetBlock:
         infos = self._info_reader.read_rows(rows, [report.infos if report else None for report in reports])
         self._mend_restarted(rows[self._rows.restarted[rows]], infos, rows)
         observations = self._layout.observations.taken(self._columns, rows)
-        return observations, self.rewards[rows], self.terminated[rows], self.truncated[rows], infos
+        numbers = (_core.fresh_rows(column, rows) for column in (self.rewards, self.terminated, self.truncated))
+        return observations, *numbers, infos
 
     def _absorb_loose(self, report: Report | None, rows: slice) -> None:
         if report is not None and report.loose_observations:
@@ -191,6 +192,10 @@ class FleetBlock:
             else:
                 self._last.put_back(row)
         self._last.keep_restarted(restarted)
+
+
+def _copied(column: Array | list[Any]) -> Array | list[Any]:
+    return _core.fresh_copy(column) if isinstance(column, np.ndarray) else deepcopy(column)
 
 
 @final

@@ -139,7 +139,7 @@ class _ArrayLeaf(_Node):
 
     def batch(self, columns: Columns, copy: bool) -> Any:
         column = columns[self.index]
-        return column.copy() if copy else column
+        return _core.fresh_copy(column) if copy and isinstance(column, np.ndarray) else column
 
     def rows(self, columns: Columns, count: int) -> list[Any]:  # noqa: ARG002
         # One copy for all rows: an environment may keep its action although the block moves on.
@@ -311,7 +311,9 @@ class SpaceLayout:
     def taken(self, columns: Columns, rows: npt.NDArray[np.intp]) -> Any:
         """The given rows as one batched value, fresh."""
         picked: Columns = [
-            column[rows] if isinstance(column, np.ndarray) else deepcopy([column[row] for row in rows])
+            _core.fresh_rows(column, rows)
+            if isinstance(column, np.ndarray)
+            else deepcopy([column[row] for row in rows])
             for column in columns
         ]
         return self._root.batch(picked, copy=False)

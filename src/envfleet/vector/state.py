@@ -122,17 +122,29 @@ class FleetState:
         if len(finished):
             raise ResetNeeded(
                 f"The episodes of environments {finished.tolist()} have ended and autoreset is disabled. Call "
-                'reset(options={"reset_mask": mask}) for them first; nothing was stepped.'
+                'reset(options={"reset_mask": mask}) or async_reset(env_ids=…) for them first; nothing was stepped.'
             )
 
     def check_may_send(self, rows: Rows) -> None:
         """Refuses to send to environments that are at work."""
         self.check_may_step(rows)
+        self._check_not_out("send() to", "send", rows)
+
+    def check_may_reset(self, rows: Rows) -> None:
+        """Refuses to reset single environments that are at work, or where all have to be reset."""
+        if self._needs_reset is not None:
+            raise ResetNeeded(
+                f"{self._needs_reset} To reset some environments is not enough: call reset(), or async_reset() without "
+                "env_ids."
+            )
+        self._check_not_out("async_reset() of", "async_reset", rows)
+
+    def _check_not_out(self, what: str, call: str, rows: Rows) -> None:
         if self._out[rows].any():
             raise AlreadyPendingCallError(
-                f"send() to environments {rows[self._out[rows]].tolist()}, which are still at work: each has to come "
+                f"{what} environments {rows[self._out[rows]].tolist()}, which are still at work: each has to come "
                 "back from recv() first. Nothing was sent.",
-                "send",
+                call,
             )
 
     def _check_not_lost(self) -> None:
@@ -221,6 +233,10 @@ class FleetState:
             return
         block, where = self._engine.block, slice(None) if rows is None else rows
         self._finished[where] = block.terminated[where] | block.truncated[where]
+
+    def require_reset(self, reason: str) -> None:
+        """Allows nothing but a reset; ``reason`` is a sentence."""
+        self._needs_reset, self._quick.ready = reason, False
 
     def rest(self) -> None:
         """The call went well: the next may be a quick one, unless Python would have to look at tickets first."""

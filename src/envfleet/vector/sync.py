@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
-from gymnasium.vector import AutoresetMode
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet import _core
 from envfleet.redraw import redrawn
 from envfleet.vector.arguments import documented, one_of_two_names
 from envfleet.vector.block import FleetLayout, aligned_zeros
+from envfleet.vector.copies import remembers_arguments
 from envfleet.vector.engine import PLAIN_STEP, Order, Report, ResetOrder, Rows, StepOrder
 from envfleet.vector.failures import OnFailure, as_error, checked_failure_policy, warn_of_close
 from envfleet.vector.fleet_block import FleetBlock
@@ -28,13 +30,14 @@ from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
 @final
 @documented  # with SHARED_ARGUMENTS
-class SyncVectorEnv(FleetVectorEnv):
+class SyncVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
     """Runs the environments one after another in the caller's thread.
 
     Args:
         first_ready: How many results ``recv`` gives at a time; by default all.
     """
 
+    @remembers_arguments
     def __init__(
         self,
         env_fns: Sequence[EnvFn],
@@ -115,10 +118,10 @@ class SyncEngine:
         work = [(row, partial(step, row, own)) for row, own in zip(rows.tolist(), loose, strict=True)]
         return lambda: self._queue.extend(work)
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
         """Resets to be made by ``receive``."""
-        rows = enumerate(zip(order.seeds, order.options, strict=True))
-        work = [(row, partial(self.shard.reset_row, row, seed, options)) for row, (seed, options) in rows]
+        reset, seeds, options = self.shard.reset_row, order.seeds, order.options
+        work = [(row, partial(reset, row, seeds[row], options[row])) for row in rows.tolist()]
         return lambda: self._queue.extend(work)
 
     def receive(self, count: int, timeout: float | None) -> tuple[Rows, Sequence[Report | None]]:  # noqa: ARG002

@@ -21,6 +21,7 @@ from envfleet.errors import InvalidActionError
 from envfleet.randomize import ParameterTable
 from envfleet.redraw import Randomize, table_of
 from envfleet.vector import arguments
+from envfleet.vector.copies import made_again, parcel_of
 from envfleet.vector.engine import PLAIN_STEP, CallOrder, Engine, ResetOrder, Rows, SetAttrOrder, StepOrder, StepResult
 from envfleet.vector.infos import Info
 from envfleet.vector.layout import LayoutError
@@ -69,6 +70,8 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
 
     One thread at a time may use it; a call that meets another one raises FleetInUseError. Only ``close`` may be called
     at any time, from anywhere.
+
+    Subclasses name Gymnasium's VectorEnv once more among their bases: some libraries look at the direct ones only.
 
     Args:
         spaces: Those of the environments.
@@ -214,14 +217,34 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
 
     # -- first-ready ----------------------------------------------------------------------------------
 
-    def async_reset(self, *, seed: Seed = None, options: Options = None) -> None:
-        """Starts a reset of all environments whose results ``recv`` gives as they come. Arguments as for ``reset``."""
+    def async_reset(self, *, env_ids: Indices = None, seed: Seed = None, options: Options = None) -> None:
+        """Starts a reset whose results ``recv`` gives as they come.
+
+        Args:
+            env_ids: Which environments. Each must be idle; what others are at work on goes on. By default all: then
+                work under way is waited for and forgotten.
+            seed: As for ``reset``: an int s seeds environment i with s + i; a sequence gives one seed (or None) for
+                each of ``env_ids``.
+            options: Passed to every environment's ``reset``; a sequence gives one dict (or None) for each of
+                ``env_ids``. No ``reset_mask``.
+        """
         with self._exclusive:
-            order = self._reset_order("async_reset", seed, options)
-            if not order.mask.all():
-                raise ValueError("async_reset() resets all environments: leave reset_mask out, or use reset().")
-            send = self._engine.prepare_resets(order)
-            self._state.send(np.arange(self.num_envs), send, resets=True)
+            rows, order = self._single_resets(env_ids, seed, options)
+            send = self._engine.prepare_resets(rows, order)
+            self._state.send(rows, send, resets=True)
+
+    def _single_resets(self, env_ids: Indices, seed: Seed, options: Options) -> tuple[Rows, ResetOrder]:
+        """Checks the arguments of resets one by one; only then begins the call."""
+        arguments.refuse_reset_mask(options)
+        rows = arguments.env_rows(env_ids, self.num_envs)
+        if env_ids is None:
+            return rows, self._reset_order("async_reset", seed, options)
+        seeds, per_env = arguments.resets_of(rows.tolist(), seed, options, self.num_envs)
+        if self._check_reset is not None:
+            self._check_reset(seeds, per_env)
+        self._state.enter_idle("async_reset", tickets_may_be_out=True)
+        self._state.check_may_reset(rows)
+        return rows, ResetOrder(seeds, per_env, arguments.mask_of(rows.tolist(), self.num_envs))
 
     def send(self, actions: Any, env_ids: Indices = None) -> None:
         """Has some environments stepped, and returns at once; ``recv`` gives the results as they come.
@@ -386,6 +409,10 @@ class FleetVectorEnv(VectorEnv[Any, Any, npt.NDArray[Any]]):
             RuntimeWarning,
             stacklevel=3,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, and copied, a fleet is made again from what made it, and has to be reset."""
+        return made_again, (parcel_of(self),)
 
     def __enter__(self) -> Self:
         return self

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+from envfleet.rendering import Frame, check_frame
 from envfleet.train.agent import Agent
 from envfleet.train.filming.canvas import Canvas
-from envfleet.train.filming.frames import Frame, check_frame, enlarged, enlargement
+from envfleet.train.filming.frames import enlarged, enlargement
 from envfleet.train.filming.stage import Episode, Stage
 from envfleet.train.filming.stills import Exposures, picture_of
 from envfleet.train.running.progress_line import ProgressLine

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 from envfleet._optional import require
-from envfleet.train.filming.frames import Frame, enlarged, enlargement
+from envfleet.rendering import GAP, GROUND, Frame, Tiles
+from envfleet.train.filming.frames import enlarged, enlargement
 
-_GAP = 4
-_GROUND = (24, 24, 24)
 _TEXT = (235, 235, 235)
 _ENDED_TEXT = (255, 190, 80)
 _SMALLEST_TEXT, _LARGEST_TEXT = 12, 18
@@ -41,17 +40,13 @@ class Canvas:
 
     def __init__(self, shape: Sequence[int], count: int, captions: bool, room: tuple[float, float]) -> None:
         height, width = shape[:2]
-        self._columns, scale = _layout(height, width, count, room)
+        columns, scale = _layout(height, width, count, room)
         self._height, self._width = max(1, round(height * scale)), max(1, round(width * scale))
         self._times = int(scale) if scale >= 1 else 0
         self._lettering = _Lettering(self._width) if captions else None
-        gap = _GAP if count > 1 else 0
-        self._row_height = self._height + (self._lettering.height if self._lettering else 0) + gap
-        self._column_width = self._width + gap
-        rows = math.ceil(count / self._columns)
-        size = (rows * self._row_height - gap, self._columns * self._column_width - gap, 3)
-        self.picture: Frame = np.empty(size, np.uint8)
-        self.picture[:] = _GROUND
+        below = self._lettering.height if self._lettering else 0
+        self._tiles = Tiles(count, self._height + below, self._width, columns)
+        self.picture: Frame = self._tiles.picture
 
     def draw(self, place: int, frame: Frame, texts: Sequence[str], ended: bool, darker: bool) -> None:
         """Put a picture into its place.
@@ -63,15 +58,11 @@ class Canvas:
             ended: whether the episode is over; the text then has another colour.
             darker: whether the picture of an episode that is over is made darker, as something that stands still.
         """
-        top, left = place // self._columns * self._row_height, place % self._columns * self._column_width
+        tile = self._tiles[place]
         fitting = enlarged(frame, self._times) if self._times else _shrunk(frame, self._height, self._width)
-        self.picture[top : top + self._height, left : left + self._width] = (
-            fitting // 2 if ended and darker else fitting
-        )
+        tile[: self._height] = fitting // 2 if ended and darker else fitting
         if self._lettering is not None:
-            below = top + self._height
-            band = self.picture[below : below + self._lettering.height, left : left + self._width]
-            self._lettering.write(band, texts, _ENDED_TEXT if ended else _TEXT)
+            self._lettering.write(tile[self._height :], texts, _ENDED_TEXT if ended else _TEXT)
 
 
 def _layout(height: int, width: int, count: int, room: tuple[float, float]) -> tuple[int, float]:
@@ -82,7 +73,7 @@ def _layout(height: int, width: int, count: int, room: tuple[float, float]) -> t
     scales = {}
     for columns in range(1, count + 1):
         rows = math.ceil(count / columns)
-        across, down = room[0] / columns - _GAP, room[1] / rows - _GAP - 2 * _LARGEST_TEXT
+        across, down = room[0] / columns - GAP, room[1] / rows - GAP - 2 * _LARGEST_TEXT
         scales[columns] = min(across / width, down / height)
     columns = max(scales, key=lambda number: scales[number])
     scale = min(scales[columns], enlargement(height, width))
@@ -113,7 +104,7 @@ class _Lettering:
 
     def write(self, band: Frame, texts: Sequence[str], colour: _Colour) -> None:
         """Fill the band with the ground's colour and the first of the texts that fits."""
-        band[:] = _GROUND
+        band[:] = GROUND
         lines = ([self._glyph(character, colour) for character in text] for text in texts)
         fitting = next((line for line in lines if sum(glyph.shape[1] for glyph in line) <= self._room), None)
         if fitting:
@@ -129,6 +120,6 @@ class _Lettering:
     def _draw(self, character: str, colour: _Colour) -> Frame:
         images, drawing = require("PIL.Image", "train"), require("PIL.ImageDraw", "train")
         width = max(1, round(self._font.getlength(character)))
-        image: Any = images.new("RGB", (width, self._line_height), _GROUND)
+        image: Any = images.new("RGB", (width, self._line_height), GROUND)
         drawing.Draw(image).text((0, 0), character, fill=colour, font=self._font)
         return np.asarray(image)

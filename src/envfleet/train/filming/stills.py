@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from envfleet._optional import require
+from envfleet.rendering import Frame, check_frame
 from envfleet.train.atomic_files import replacing
-from envfleet.train.filming.frames import Frame, check_frame
 
 _EXPOSURES = 9
 _STRIP = 4

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from envfleet._optional import require
+from envfleet.rendering import Frame, check_frame
 from envfleet.train.atomic_files import replacing
-from envfleet.train.filming.frames import Frame, check_frame
 
 FORMATS = (".mp4", ".gif")
 """What a film's path may end in."""

@@ -230,10 +230,10 @@ class ProcessEngine:
         send = self._tickets.steps(rows, loose_actions)
         return partial(self._send_parcels, send) if loose_actions else send
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        """What has all environments reset, each as soon as its worker comes to it."""
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """What has environments reset, each as soon as its worker comes to it."""
         self._check_may_send()
-        send = self._tickets.resets(order)
+        send = self._tickets.resets(rows, order)
 
         def note_and_send() -> None:
             self._recovery.note_resets(order)

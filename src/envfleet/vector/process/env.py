@@ -8,10 +8,11 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_count, documented, one_of_two_names
+from envfleet.vector.copies import remembers_arguments
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.pages import num_pages
@@ -25,7 +26,7 @@ from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorE
 
 @final
 @documented  # with SHARED_ARGUMENTS
-class AsyncVectorEnv(FleetVectorEnv):
+class AsyncVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
     """Runs the environments in worker processes, several environments per worker.
 
     Args:
@@ -41,6 +42,7 @@ class AsyncVectorEnv(FleetVectorEnv):
             itself. Faster on few cores; a crash in that share is a crash of the caller.
     """
 
+    @remembers_arguments
     def __init__(
         self,
         env_fns: Sequence[EnvFn],

@@ -178,13 +178,12 @@ class Tickets:
         parcels = [dumps_by_value([values[i] for values in loose_actions]) for i in range(len(rows))]
         return partial(self._send_parcels, rows, STEP_ROW_WITH_PARCEL, parcels)
 
-    def resets(self, order: ResetOrder) -> Callable[[], None]:
-        """Returns a function that has all environments reset, each as soon as its worker comes to it."""
-        rows = np.arange(self._bounds[0][0], self._bounds[-1][1])
+    def resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """Returns a function that has environments reset, each as soon as its worker comes to it."""
         parcels = [dumps_by_value((order.seeds[row], order.options[row])) for row in rows.tolist()]
 
         def send() -> None:
-            self._reset_parcels = dict(zip(rows.tolist(), parcels, strict=True))
+            self._reset_parcels.update(zip(rows.tolist(), parcels, strict=True))
             self._send_parcels(rows, RESET_ROW, parcels)
 
         return send

@@ -184,11 +184,11 @@ class RayEngine:
         calls = [self._call_one(row, "step_row", self._wires_of(row)[0].pack(), parcel) for row, parcel in pairs]
         return partial(self._send_tickets, calls)
 
-    def prepare_resets(self, order: ResetOrder) -> Callable[[], None]:
-        """What has all environments reset, each as soon as its actor comes to it."""
+    def prepare_resets(self, rows: Rows, order: ResetOrder) -> Callable[[], None]:
+        """What has environments reset, each as soon as its actor comes to it."""
         self._actors.check_usable()
-        parcels = [dumps_by_value(pair) for pair in zip(order.seeds, order.options, strict=True)]
-        calls = [self._call_one(row, "reset_row", parcel) for row, parcel in enumerate(parcels)]
+        parcels = [(row, dumps_by_value((order.seeds[row], order.options[row]))) for row in rows.tolist()]
+        calls = [self._call_one(row, "reset_row", parcel) for row, parcel in parcels]
 
         def note_and_send() -> None:
             self._recovery.note_resets(order)

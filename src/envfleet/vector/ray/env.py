@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Any, final
 
-from gymnasium.vector import AutoresetMode
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet.redraw import redrawn
 from envfleet.vector.arguments import checked_count, documented, one_of_two_names
+from envfleet.vector.copies import remembers_arguments
 from envfleet.vector.failures import OnFailure, checked_failure_policy
 from envfleet.vector.fused_env import EnvFn
 from envfleet.vector.ray.actors import Actors, actors_that_fit, checked_demand, connect
@@ -22,7 +24,7 @@ from envfleet.vector.vector_env import CLOSE_TIMEOUT, FleetOptions, FleetVectorE
 
 @final
 @documented  # with SHARED_ARGUMENTS
-class RayVectorEnv(FleetVectorEnv):
+class RayVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
     """Runs the environments in Ray actors, several environments per actor, on one machine or many.
 
     Connects to Ray as ``ray.init()`` does, unless it is connected already, and never shuts it down.
@@ -40,6 +42,7 @@ class RayVectorEnv(FleetVectorEnv):
             environment; None for no limit.
     """
 
+    @remembers_arguments
     def __init__(
         self,
         env_fns: Sequence[EnvFn],

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from envfleet.rendering import Frame
 from envfleet.train.filming.canvas import Canvas
-from envfleet.train.filming.frames import Frame, enlarged, enlargement
+from envfleet.train.filming.frames import enlarged, enlargement
 
 ANYWHERE = (math.inf, math.inf)
 
