@@ -19,11 +19,11 @@ def blocks_of(page: str) -> list[Any]:
     return [pytest.param(block, id=f"{page}-{number}") for number, block in enumerate(blocks)]
 
 
-def run_block(block: str, folder: Path) -> None:
+def run_block(block: str, folder: Path, seconds: float = 100) -> None:
     """Runs a block as a reader would: saved as a script, run by Python; a warning would be seen on stderr."""
     script = folder / "block.py"
     script.write_text(block)
     command = [sys.executable, script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr

@@ -1,7 +1,8 @@
 """Fleets under the interfaces of other libraries: one module per library, which is imported when it is asked for.
 
 ``sb3``: Stable-Baselines3's ``VecEnv``. ``tianshou``: Tianshou's ``BaseVectorEnv``. ``torchrl``: environments for
-TorchRL's collectors. ``envpool``: EnvPool's own calls. ``dm_env``: time steps of DeepMind's environment interface. Each needs the library that it speaks to, if any, only once it is imported.
+TorchRL's collectors. ``envpool``: EnvPool's own calls. ``dm_env``: time steps of DeepMind's environment interface.
+Each needs the library that it speaks to, if any, only once it is imported.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import iterate
 
 from envfleet._optional import needs
+from envfleet.adapters._actions import fitting
 from envfleet.adapters._fleet_check import check_fleet
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._unwrapped import get_unwrapped, set_unwrapped
@@ -175,7 +176,8 @@ class FleetVenv(BaseVectorEnv):  # type: ignore[misc]
         ids = self._ready(id)
         if len(action) != len(ids):
             raise ValueError(f"step() needs one action per environment: {len(ids)}, got {len(action)}.")
-        actions = self._action_batch(action)
+        given = action if isinstance(action, np.ndarray) else np.asarray(action)
+        actions = fitting(self.fleet.single_action_space, given, len(ids))
         if self.is_async:
             self.fleet.send(actions, ids)
             self.waiting_id.extend(ids.tolist())
@@ -270,13 +272,6 @@ class FleetVenv(BaseVectorEnv):  # type: ignore[misc]
             return observations
         return _array_of(list(iterate(self.fleet.observation_space, observations)))
 
-    def _action_batch(self, action: Any) -> Any:
-        """An array, or one batch of dicts or tuples."""
-        space = self.fleet.single_action_space
-        if not isinstance(space, spaces.Dict | spaces.Tuple):
-            return np.asarray(action)
-        return concatenate(space, list(action), create_empty_array(space, len(action)))
-
     # -- the rest -------------------------------------------------------------------------------------
 
     def seed(self, seed: int | Sequence[int] | None = None) -> list[list[int | None]]:
@@ -307,7 +302,9 @@ class FleetVenv(BaseVectorEnv):  # type: ignore[misc]
         if not self._is_compiled:
             return list(self.fleet.apply(get_unwrapped, key, indices=ids))
         if key == "metadata":
-            return [{name: value for name, value in self.fleet.metadata.items() if name != "autoreset_mode"} for _ in ids]
+            return [
+                {name: value for name, value in self.fleet.metadata.items() if name != "autoreset_mode"} for _ in ids
+            ]
         return [self.fleet.spec for _ in ids] if key == "spec" else list(self.fleet.get_attr(key, ids))
 
     def set_env_attr(self, key: str, value: Any, id: Ids = None) -> None:  # noqa: A002
