@@ -299,13 +299,9 @@ class FleetVenv(BaseVectorEnv):  # type: ignore[misc]
             return [self._action_spaces[env] for env in ids]
         if key == "observation_space":
             return [self.fleet.single_observation_space for _ in ids]
-        if not self._is_compiled:
-            return list(self.fleet.apply(get_unwrapped, key, indices=ids))
-        if key == "metadata":
-            return [
-                {name: value for name, value in self.fleet.metadata.items() if name != "autoreset_mode"} for _ in ids
-            ]
-        return [self.fleet.spec for _ in ids] if key == "spec" else list(self.fleet.get_attr(key, ids))
+        if self._is_compiled:
+            return list(self.fleet.get_attr(key, ids))
+        return list(self.fleet.apply(get_unwrapped, key, indices=ids))
 
     def set_env_attr(self, key: str, value: Any, id: Ids = None) -> None:  # noqa: A002
         """Sets this attribute of each environment to the value, also if that is a list."""
