@@ -24,7 +24,7 @@ help:
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers, then make fuzz"
 	@echo "make fuzz SEED=0     have sanitized compiled modules take whatever comes, a minute for each program in tests/fuzz"
 	@echo "make aarch64         run the C++ tests for 64-bit ARM, in an emulator"
-	@echo "make bench           set everything up, measure every engine and its peers on this machine: half an hour"
+	@echo "make bench           set everything up, measure every engine, its peers and their trainers on this machine: 40 minutes"
 	@echo "make bench-quick     the same in three minutes, for a first look"
 	@echo "make bench-compare BASE=rev  before and after a change of ours, with instruction counts: five minutes"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
@@ -151,6 +151,7 @@ $(VENV)/.bench: $(VENV)/.installed
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/adapters.py --json benchmarks/results/adapters.json
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py --quick --output build/bench

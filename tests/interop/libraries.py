@@ -9,10 +9,13 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from harness.installation import InstallationError, Peer, interop_python, peers
 
-__all__ = ["INTEROP", "LIBRARIES", "InstallationError", "Peer", "interop_python", "named"]
+__all__ = ["INTEROP", "LIBRARIES", "PATIENCE", "InstallationError", "Peer", "interop_python", "named"]
 
 INTEROP = "ENVFLEET_INTEROP"
 """Set where the tests of a library run: elsewhere they are not collected."""
+
+PATIENCE = 500
+"""Seconds that a test may take: most of them go by while the library is imported, on a busy machine many."""
 
 LIBRARIES = (
     peers()["tianshou"],

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from libraries import INTEROP, LIBRARIES, InstallationError, Peer, interop_python, named
+from libraries import INTEROP, LIBRARIES, PATIENCE, InstallationError, Peer, interop_python, named
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -55,7 +55,10 @@ def outcome(library: Peer, for_pytest: list[str]) -> str:
         python = interop_python(library, lambda text: print(text, flush=True))
     except InstallationError as error:
         return f"FAILED: {error}"
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *for_pytest, *files]
+    settings = ["-q", "-p", "no:cacheprovider", "-o", f"timeout={PATIENCE}"]
+    # What libraries say to each other when they are imported is not ours to mend.
+    settings += [f"-Wignore::{kind}" for kind in ("DeprecationWarning", "FutureWarning")]
+    command = [python, "-m", "pytest", *settings, *for_pytest, *files]
     begun = time.monotonic()
     try:
         code = subprocess.run(command, cwd=ROOT, env={**os.environ, INTEROP: "1"}, timeout=MOST_SECONDS).returncode

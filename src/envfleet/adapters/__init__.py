@@ -1,9 +1,10 @@
 """Fleets under the interfaces of other libraries: one module per library, which is imported when it is asked for.
 
-``sb3``: Stable-Baselines3's ``VecEnv``. ``envpool``: EnvPool's own calls. ``dm_env``: time steps of DeepMind's
-environment interface. ``rllib`` and ``sample_factory``: what these make environments with. ``skrl``: last observations
-for its agents. ``baselines``: the calls of OpenAI Baselines' ``VecEnv``. Each needs the library that it speaks to, if
-any, only once it is imported.
+``sb3``: Stable-Baselines3's ``VecEnv``. ``tianshou``: Tianshou's ``BaseVectorEnv``. ``torchrl``: environments for
+TorchRL's collectors. ``envpool``: EnvPool's own calls. ``dm_env``: time steps of DeepMind's environment interface.
+``rllib`` and ``sample_factory``: what these make environments with. ``skrl``: last observations for its agents.
+``baselines``: the calls of OpenAI Baselines' ``VecEnv``. Each needs the library that it speaks to, if any, only once it
+is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["baselines", "dm_env", "envpool", "rllib", "sample_factory", "sb3", "skrl"]
+__all__ = ["baselines", "dm_env", "envpool", "rllib", "sample_factory", "sb3", "skrl", "tianshou", "torchrl"]
 
 
 def __getattr__(name: str) -> ModuleType:

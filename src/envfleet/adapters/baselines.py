@@ -20,7 +20,7 @@ from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 from gymnasium.vector import VectorEnv
 
 from envfleet.adapters._info_rows import info_rows
-from envfleet.adapters._settled import check_same_step
+from envfleet.adapters._fleet_check import check_same_step
 from envfleet.vector.infos import Info
 from envfleet.vector.vector_env import Seed
 

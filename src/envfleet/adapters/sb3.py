@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import concatenate, create_empty_array
 
 from envfleet._optional import needs
 from envfleet._single import spec_of
+from envfleet.adapters._actions import fitting
+from envfleet.adapters._fleet_check import check_same_step
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._sb3_single import SingleEnv
-from envfleet.adapters._settled import check_same_step
 from envfleet.backends import BackendName
 from envfleet.native.atari import AtariVectorEnv
 from envfleet.native.env import NativeVectorEnv
@@ -172,20 +172,8 @@ class FleetVecEnv(VecEnv):  # type: ignore[misc]
 
     def step_async(self, actions: Any) -> None:
         """Keeps the actions for :meth:`step_wait`: a whole step at once is the quickest."""
-        self._actions = actions if self._takes_plain_actions else self._fitting(actions)
-
-    def _fitting(self, actions: Any) -> Any:
-        """Integers for the floats that policies give for MultiBinary; one batch for a list of dicts or tuples."""
-        space, dtype = self.action_space, self.action_space.dtype
-        if dtype is None:
-            if not isinstance(actions, list) or len(actions) != self.num_envs:
-                return actions
-            empty: Any = create_empty_array(space, self.num_envs)
-            return concatenate(space, actions, empty)
-        if not isinstance(actions, np.ndarray) or actions.dtype.kind != "f":
-            return actions
-        integers = actions.astype(dtype)
-        return integers if (integers == actions).all() else actions  # else the fleet says what is wrong with them
+        plain = self._takes_plain_actions
+        self._actions = actions if plain else fitting(self.action_space, actions, self.num_envs)
 
     def step_wait(self) -> tuple[Any, npt.NDArray[np.float32], npt.NDArray[np.bool_], list[Info]]:
         """Steps all environments; returns observations, rewards, dones and a list of infos."""
