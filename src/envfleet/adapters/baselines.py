@@ -19,8 +19,8 @@ import numpy.typing as npt
 from gymnasium.error import AlreadyPendingCallError, NoAsyncCallError
 from gymnasium.vector import VectorEnv
 
-from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._fleet_check import check_same_step
+from envfleet.adapters._info_rows import info_rows
 from envfleet.vector.infos import Info
 from envfleet.vector.vector_env import Seed
 
