@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from envfleet.train.judging.scores import Evaluation, Scenario, table
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.networks import Actor, Critic, Networks
+    from envfleet.train.networks.unflatten import Unflatten
     from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
     from envfleet.train.running.loggers.registry import register_logger
     from envfleet.train.running.metrics import read_metrics
@@ -71,6 +72,7 @@ __all__ = [
     "TrainingEnvs",
     "TrainingResult",
     "Transitions",
+    "Unflatten",
     "begin",
     "collect",
     "distribution_for",
@@ -126,6 +128,7 @@ _MODULES = {
     "TrainingEnvs": "envfleet.train.running.training_envs",
     "TrainingResult": "envfleet.train.running.reporting",
     "Transitions": "envfleet.train.algorithms.replay",
+    "Unflatten": "envfleet.train.networks.unflatten",
     "begin": "envfleet.train.collecting",
     "collect": "envfleet.train.collecting",
     "distribution_for": "envfleet.train.networks.distributions",
