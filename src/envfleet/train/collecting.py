@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from envfleet.train.observations import Array, Observations, allocate, copied, stacked, write_row
+from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
 from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 
 Policy: TypeAlias = Callable[[Observations], Array]
@@ -209,9 +209,9 @@ def _resets_in_same_step(envs: AnyVectorEnv) -> bool:
 
 
 def _rows(observations: Any, indices: npt.NDArray[np.intp]) -> list[Any]:
-    if isinstance(observations, dict):
-        columns = {key: _rows(leaf, indices) for key, leaf in observations.items()}
-        return [{key: column[k] for key, column in columns.items()} for k in range(len(indices))]
+    if isinstance(observations, (dict, tuple)):
+        picked = map_leaves(lambda leaf: leaf[indices], observations)
+        return [map_leaves(lambda leaf, k=k: leaf[k], picked) for k in range(len(indices))]
     return list(observations[indices])
 
 

@@ -36,7 +36,7 @@ from envfleet.train.algorithms.learner import (
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig
-from envfleet.train.networks.distributions import SquashedNormal
+from envfleet.train.networks.distributions import SquashedNormal, action_shape
 from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Layout, TwinCritic, observe
 from envfleet.train.observations import (
@@ -139,9 +139,8 @@ class SAC:
             "critic": self._critic_optimizer,
             "temperature": self._temperature_optimizer,
         }
-        shape = task.action_space.shape or ()
-        self._action_shape = shape
-        size = math.prod(shape)
+        self._action_shape = action_shape(task.action_space)
+        size = math.prod(self._action_shape)
         self._target_entropy = -float(size) if config.target_entropy is None else config.target_entropy
         # A run cannot fill more than its steps.
         capacity = min(config.buffer_size, config.total_steps + task.num_envs)
@@ -246,4 +245,5 @@ def make_critic(task: Task, layout: Layout) -> nn.Module:
     """The user's pair of critics, or ours."""
     if task.networks:
         return task.networks.critic.to(task.device).eval()
-    return TwinCritic(task.observation_space, math.prod(task.action_space.shape or ()), layout).to(task.device).eval()
+    size = math.prod(action_shape(task.action_space))
+    return TwinCritic(task.observation_space, size, layout).to(task.device).eval()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers import HumanRendering
 
 from envfleet._names import accepted_keywords
@@ -108,7 +108,8 @@ class Stage:
             yield group
             while playing := [episode for episode in group if not episode.over]:
                 actions = agent.act(self._batch(playing), deterministic=deterministic)
-                for episode, action in zip(playing, actions, strict=True):
+                batched = batch_space(self.env.action_space, len(playing))
+                for episode, action in zip(playing, iterate(batched, actions), strict=True):
                     episode.step(action)
                 yield group
             self.finished += group

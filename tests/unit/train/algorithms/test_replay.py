@@ -267,10 +267,11 @@ def fabricated(observations: Any, following: Any, *, ended: bool, actions: Any =
 def drawn(space: spaces.Space[Any], count: int) -> Any:
     """A batch [count, ...] with another value in every row where the space allows it."""
     space.seed(count)
-    singles = [space.sample() for _ in range(count)]
     if isinstance(space, spaces.Dict):
         return {key: drawn(entry, count) for key, entry in space.items()}
-    return np.stack(singles).astype(space.dtype)
+    if isinstance(space, spaces.Tuple):
+        return tuple(drawn(entry, count) for entry in space)
+    return np.stack([space.sample() for _ in range(count)]).astype(space.dtype)
 
 
 @pytest.mark.parametrize("ended", [True, False])
