@@ -1,7 +1,8 @@
 """Fleets under the interfaces of other libraries: one module per library, which is imported when it is asked for.
 
 ``sb3``: Stable-Baselines3's ``VecEnv``. ``envpool``: EnvPool's own calls. ``dm_env``: time steps of DeepMind's
-environment interface. Each needs the library that it speaks to, if any, only once it is imported.
+environment interface. ``minari``: datasets of a fleet's episodes. Each needs the library that it speaks to, if any,
+only once it is imported.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["dm_env", "envpool", "sb3"]
+__all__ = ["dm_env", "envpool", "minari", "sb3"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -20,7 +20,7 @@ from envfleet.errors import InvalidActionError
 from envfleet.train.networks.distributions import is_continuous, is_nested
 from envfleet.train.observations import Array
 from envfleet.wrappers._common import AnyVectorEnv, BatchWrapper, StepResult
-from envfleet.wrappers._leaves import named_leaves, unflatten
+from envfleet.wrappers._leaves import flatten, named_leaves, unflatten
 from envfleet.wrappers.bounded_action import ActionMap
 
 
@@ -38,6 +38,12 @@ class EnvActions:
         self._maps = [_leaf_map(leaf) for leaf in leaves]
         self._shapes = [tuple(leaf.shape or ()) for leaf in leaves]
         self._ends = np.cumsum([math.prod(shape) for shape in self._shapes]).tolist()
+
+    def rows(self, actions: Any) -> Array:
+        """The numbers [batch, n] that lead to a batch of actions, such as those of a dataset."""
+        leaves = zip(flatten(self._space, actions), self._maps, strict=True)
+        numbers = [fit.units(leaf) if isinstance(fit, ActionMap) else np.asarray(leaf) for leaf, fit in leaves]
+        return np.concatenate([leaf.reshape(len(leaf), -1) for leaf in numbers], axis=1)
 
     def __call__(self, actions: Array) -> Any:
         """A batch of actions, [batch, *shape] or for nested spaces [batch, numbers of all leaves]."""
