@@ -221,7 +221,7 @@ def _checked_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _new_storage(envs: AnyVectorEnv, dataset_id: str, metadata: dict[str, Any]) -> MinariStorage:
     namespace, spec = parse_dataset_id(dataset_id)[0], _spec_of(envs)
-    path = get_dataset_path(dataset_id)
+    path = get_dataset_path(dataset_id).resolve()  # Minari cannot add to what lies in a relative folder
     if path.exists():
         raise ValueError(
             f"There is a dataset {dataset_id!r} already, in {path}. Give another name or version, or delete it: "
