@@ -11,13 +11,14 @@ CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find c
 MODULES := $(VENV)/.modules-$(shell find src -name "*.py" | sort | cksum | cut -d " " -f 1)
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test test-all pyright oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test test-all pyright interop oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make test-all        the same, and what takes long or repeats at length what others have shown: before a release"
+	@echo "make interop         envfleet with other libraries, each in a virtual environment of its own below build/interop"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers, then make fuzz"
@@ -75,6 +76,10 @@ test: check
 # With what is long by nature or repeats at length what a shorter test has shown.
 test-all: check
 	ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest --side-by-side --durations 10 --cpu-seconds 10
+
+# The libraries are listed in tests/interop/libraries.py; one alone: .venv/bin/python tests/interop/run.py NAME
+interop: setup
+	$(BIN)/python tests/interop/run.py
 
 # The record of what was compared, then the table in the docs that is made from it, then the test that both agree.
 oracle: setup

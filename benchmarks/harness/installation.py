@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / "constraints.txt"
 PEERS_DIRECTORY = ROOT / "build" / "peers"
+INTEROP_DIRECTORY = ROOT / "build" / "interop"
+INSTALLED = "installed.json"
 MOST_SECONDS = 300.0
 LONGEST_REASON = 200
 
@@ -25,17 +27,18 @@ class InstallationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Peer:
-    """A library and its version; what has to be there before it, and further flags of pip."""
+    """A library and its version; what has to be there before it, further flags of pip, and what it is used with."""
 
     name: str
     package: str
     before: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
 
     @property
     def commands(self) -> list[list[str]]:
         """What to tell pip to install, one call after another."""
-        return [*([list(self.before)] if self.before else []), [*self.flags, self.package]]
+        return [*([list(self.before)] if self.before else []), [*self.flags, self.package, *self.beside]]
 
 
 def peers() -> dict[str, Peer]:
@@ -56,13 +59,18 @@ def peers() -> dict[str, Peer]:
     return {peer.name: peer for peer in found}
 
 
-def peer_python(peer: Peer, directory: Path, progress: Progress) -> str:
+def interop_python(peer: Peer, progress: Progress) -> str:
+    """The interpreter of an environment that has both the peer and our envfleet, as it is in the working tree."""
+    return peer_python(peer, INTEROP_DIRECTORY / peer.name, progress, with_envfleet=True)
+
+
+def peer_python(peer: Peer, directory: Path, progress: Progress, *, with_envfleet: bool = False) -> str:
     """The interpreter of the peer's environment in `directory`, which is made first if there is none.
 
     A failure is written down beside the directory and not tried again until that file is removed.
     """
     python = directory / "bin" / "python"
-    if _has(python, peer):
+    if _has(directory, peer):
         return str(python)
     note = directory.with_name(f"{directory.name}.failed")
     if note.exists() and (earlier := json.loads(note.read_text()))["commands"] == peer.commands:
@@ -70,7 +78,7 @@ def peer_python(peer: Peer, directory: Path, progress: Progress) -> str:
         raise InstallationError(earlier["error"])
     progress(f"installing {peer.package} into {directory}")
     try:
-        _install(directory, peer)
+        _install(directory, peer, with_envfleet)
     except InstallationError as error:
         note.write_text(json.dumps({"commands": peer.commands, "error": str(error)}, indent=2) + "\n")
         raise
@@ -86,23 +94,30 @@ def telling_line(text: str) -> str:
     return re.sub(r"(/[\w.+-]+){2,}/", ".../", line)[:LONGEST_REASON]
 
 
-def make_venv(directory: Path) -> Path:
+def make_venv(directory: Path, *, with_envfleet: bool = False) -> Path:
     """An environment on top of ours; returns its interpreter.
 
     It sees our packages behind its own: the environments are the ones we step, torch is not installed once more, and
     what a peer needs in another version it gets for itself. By plain paths, so that what our environment's own files of
-    paths would start, such as our envfleet, stays out.
+    paths would start, such as our envfleet, stays out unless it is asked for.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--clear", str(directory)], check=True)
     (site_packages,) = directory.glob("lib/python*/site-packages")
     ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (site_packages / "our_packages.pth").write_text("\n".join(ours) + "\n")
+    lines = [*ours, *_lines_that_start_envfleet(ours)] if with_envfleet else ours
+    (site_packages / "our_packages.pth").write_text("\n".join(lines) + "\n")
     return directory / "bin" / "python"
 
 
-def _install(directory: Path, peer: Peer) -> None:
-    python = make_venv(directory)
+def _lines_that_start_envfleet(site_packages: list[str]) -> list[str]:
+    """What the file of paths of an editable installation says; no line for one that lies among the packages."""
+    files = [file for path in site_packages for file in Path(path).glob("*envfleet*.pth")]
+    return [line for file in files for line in file.read_text().splitlines() if line.strip()]
+
+
+def _install(directory: Path, peer: Peer, with_envfleet: bool) -> None:
+    python = make_venv(directory, with_envfleet=with_envfleet)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
     for packages in peer.commands:
         # Constrained: anything that asks for torch would otherwise take the newest, with its CUDA libraries.
@@ -110,14 +125,17 @@ def _install(directory: Path, peer: Peer) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MOST_SECONDS)
         except subprocess.TimeoutExpired:
-            raise InstallationError(f"installing {packages[-1]} took more than {MOST_SECONDS:.0f} s") from None
+            raise InstallationError(f"installing {' '.join(packages)} took more than {MOST_SECONDS:.0f} s") from None
         if done.returncode:
-            raise InstallationError(f"pip install {packages[-1]}: {telling_line(done.stderr)}")
+            raise InstallationError(f"pip install {' '.join(packages)}: {telling_line(done.stderr)}")
+    (directory / INSTALLED).write_text(json.dumps(peer.commands) + "\n")
 
 
-def _has(python: Path, peer: Peer) -> bool:
-    if not python.exists():
-        return False
+def _has(directory: Path, peer: Peer) -> bool:
+    """Whether exactly this was installed there to the end, or the version is there in a directory that is not ours."""
+    done, python = directory / INSTALLED, directory / "bin" / "python"
+    if done.exists() or not python.exists():
+        return done.exists() and json.loads(done.read_text()) == peer.commands
     name, _, wanted = peer.package.partition("==")
     question = f"from importlib.metadata import version; print(version({name!r}))"
     answer = subprocess.run([str(python), "-c", question], capture_output=True, text=True, check=False)

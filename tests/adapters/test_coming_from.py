@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from coming_from import FOLDER, blocks_of, run_block
 
 import envfleet.adapters
 
-FOLDER = Path(__file__).parents[2] / "docs" / "coming_from"
+sys.path.append(str(Path(__file__).parents[1] / "interop"))
+from libraries import LIBRARIES
+
 PAGES = sorted(FOLDER.glob("*.md"))
-BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-]
+RUN_ELSEWHERE = {library.name for library in LIBRARIES}
+"""Their blocks are run by `make interop`, where their libraries are."""
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize(
+    "block", [block for page in PAGES if page.stem not in RUN_ELSEWHERE for block in blocks_of(page.stem)]
+)
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
-    """As a reader would: saved as a script, run by Python; a warning would be seen on stderr."""
-    script = tmp_path / "block.py"
-    script.write_text(block)
-    command = [sys.executable, script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    run_block(block, tmp_path)
 
 
 def test_every_adapter_has_a_page_and_a_row() -> None:
     table = (FOLDER / "README.md").read_text()
     for name in envfleet.adapters.__all__:
-        assert getattr(envfleet.adapters, name).__name__ == f"envfleet.adapters.{name}"
         assert f"({name}.md)" in table
     assert {page.stem for page in PAGES} == {"README", *envfleet.adapters.__all__}
+
+
+def test_an_adapter_is_imported_when_it_is_asked_for_or_says_what_to_install() -> None:
+    for name in envfleet.adapters.__all__:
+        if name in RUN_ELSEWHERE and importlib.util.find_spec(name) is None:
+            with pytest.raises(ModuleNotFoundError, match=re.escape(f'pip install "envfleet[{name}]"')):
+                getattr(envfleet.adapters, name)
+        else:
+            assert getattr(envfleet.adapters, name).__name__ == f"envfleet.adapters.{name}"
 
 
 def test_links_lead_somewhere() -> None:
