@@ -17,6 +17,7 @@ INTEROP = "ENVFLEET_INTEROP"
 LIBRARIES = (
     peers()["tianshou"],
     peers()["torchrl"],
+    Peer("minari_collector", "minari[hdf5,create]==0.5.4"),  # Minari's own recorder needs JAX
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 
