@@ -51,6 +51,7 @@ LIBRARIES = (
         ),
         flags=("--no-deps",),  # it asks for a Gymnasium before 1.0 and runs on newer ones
     ),
+    Peer("minari_collector", "minari[hdf5,create]==0.5.4"),  # Minari's own recorder needs JAX
 )
 """The name says the virtual environment, build/interop/NAME, and the tests: test_NAME.py and test_NAME_*.py.
 

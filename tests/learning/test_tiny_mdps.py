@@ -11,7 +11,7 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 from selection import left_to_test_all
-from tiny_mdps import CHAIN, IDENTITY, IdentityEnv, chain_values
+from tiny_mdps import CHAIN, IDENTITY, TWOFOLD, IdentityEnv, chain_values
 
 from envfleet import make_vec
 from envfleet.train.agent import Agent
@@ -21,6 +21,7 @@ from envfleet.train.collecting import begin, collect
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.environments import make_task
 from envfleet.train.folders.weights import load_module, load_tensors
+from envfleet.train.judging.evaluation import evaluate
 from envfleet.train.running.run import train
 
 GAMMA = 0.9
@@ -76,6 +77,16 @@ def test_identity_of_continuous_numbers(algo: str, tmp_path: Path) -> None:
     errors = [np.abs(done - wanted).mean() for done, wanted in done_and_wanted(agent, "Box")]
     # That of always acting 0 is 1.
     assert np.mean(errors) < 0.15
+
+
+@EVERY
+def test_a_choice_and_a_place_at_once(algo: str, tmp_path: Path) -> None:
+    """Tuple observations and Dict actions, of which one part is discrete and the other continuous."""
+    steps = {"a2c": 60_000, "ppo": 12_000}[algo]
+    config = dataclasses.replace(IDENTITY_CONFIGS[algo], env_id=TWOFOLD, total_steps=steps)
+    run = train(config, run_dir=tmp_path / "run", progress=False).run_dir
+    # Of the 32 that are best; whoever picks at random and stays in the middle gets 5.3.
+    assert evaluate(run, episodes=40, num_envs=10, backend="sync").mean_return > 29
 
 
 def done_and_wanted(agent: Agent, kind: str) -> list[tuple[Any, Any]]:

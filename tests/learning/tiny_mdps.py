@@ -38,6 +38,27 @@ class IdentityEnv(gym.Env[Any, Any]):
         return self._wanted, reward, False, False, {}
 
 
+class TwofoldEnv(gym.Env[Any, Any]):
+    """Shows a number to pick and a place to go to, and takes both: 2 is the best reward, for getting both right."""
+
+    observation_space = spaces.Tuple([spaces.Discrete(3, start=1), spaces.Box(-2.0, 2.0, (2,), np.float32)])
+    action_space = spaces.Dict({"pick": spaces.Discrete(3, start=1), "go": spaces.Box(-2.0, 2.0, (2,), np.float32)})
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._wish(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        number, place = self._wanted
+        reward = float(action["pick"] == number) + 1 - float(np.abs(action["go"] - place).mean())
+        return self._wish(), reward, False, False, {}
+
+    def _wish(self) -> Any:
+        place = self.np_random.uniform(-2, 2, 2).astype(np.float32)
+        self._wanted = self.np_random.integers(1, 4), place
+        return self._wanted
+
+
 class ChainEnv(gym.Env[np.int64, np.int64]):
     """States 0 to n-1 in turn, whatever one does; leaving state i pays `rewards[i]`.
 
@@ -73,6 +94,7 @@ def chain_values(rewards: list[float], gamma: float, ending: str = "never") -> n
     return np.linalg.solve(np.eye(size) - gamma * following, rewards)
 
 
-IDENTITY, CHAIN = "tiny/Identity-v0", "tiny/Chain-v0"
+IDENTITY, CHAIN, TWOFOLD = "tiny/Identity-v0", "tiny/Chain-v0", "tiny/Twofold-v0"
+gym.register(TWOFOLD, TwofoldEnv, max_episode_steps=16, disable_env_checker=True)
 gym.register(IDENTITY, IdentityEnv, max_episode_steps=16, disable_env_checker=True)
 gym.register(CHAIN, ChainEnv, max_episode_steps=5, disable_env_checker=True)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from envfleet.train.networks.distributions import ActionDistribution, distribution_for
     from envfleet.train.networks.memory import MemoryActor
     from envfleet.train.networks.networks import Actor, Critic, Networks
+    from envfleet.train.networks.unflatten import Unflatten
     from envfleet.train.running.loggers.log_writer import LoggedRun, LogWriter
     from envfleet.train.running.loggers.registry import register_logger
     from envfleet.train.running.metrics import read_metrics
@@ -90,6 +91,7 @@ __all__ = [
     "TrainingEnvs",
     "TrainingResult",
     "Transitions",
+    "Unflatten",
     "begin",
     "collect",
     "default_search_space",
@@ -156,6 +158,7 @@ _MODULES = {
     "TrainingEnvs": "envfleet.train.running.training_envs",
     "TrainingResult": "envfleet.train.running.reporting",
     "Transitions": "envfleet.train.algorithms.replay",
+    "Unflatten": "envfleet.train.networks.unflatten",
     "begin": "envfleet.train.collecting",
     "collect": "envfleet.train.collecting",
     "default_search_space": "envfleet.train.sweeping.space",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,16 @@ from gymnasium import Space, spaces
 from torch import Tensor
 
 from envfleet.errors import NonFiniteError
+from envfleet.train.actions import EnvActions
 from envfleet.train.config import TrainConfig
-from envfleet.train.finite import check_weights, first_exceeding
+from envfleet.train.finite import all_finite, check_weights, first_exceeding
+from envfleet.train.networks.distributions import is_continuous, is_nested
 from envfleet.train.networks.memory import CarriedStates, MemoryActor
 from envfleet.train.networks.modes import evaluation_mode
 from envfleet.train.networks.networks import Actor
-from envfleet.train.observations import Array, Observations, Tensors, map_leaves, to_tensors
+from envfleet.train.observations import Array, Observations, Tensors, map_leaves, parts_of, to_tensors
 from envfleet.train.wrapping import Wrapping
 from envfleet.wrappers._common import AnyVectorEnv
-from envfleet.wrappers.bounded_action import ActionMap
 
 
 @final
@@ -58,9 +59,7 @@ class Agent:
         self._states = _no_states(actor, device)
         # Its own, so that whoever draws actions in the middle of a training changes nothing of it.
         self._generator = torch.Generator(device).manual_seed(config.seed)
-        self._to_bounds: ActionMap | None = None
-        if isinstance(action_space, spaces.Box):
-            self._to_bounds = ActionMap.between(action_space.low, action_space.high)
+        self._to_env = EnvActions(action_space)
 
     @property
     def needs_resets(self) -> bool:
@@ -82,12 +81,12 @@ class Agent:
         *,
         resets: npt.NDArray[np.bool_] | None = None,
         env_ids: npt.NDArray[np.intp] | None = None,
-    ) -> Array:
+    ) -> Any:
         """Actions for a batch of observations [batch, ...], one per row, as `envs.step` takes them.
 
         Args:
-            observations: an array [batch, *shape], for Dict spaces a dict of them. For a single observation, give a
-                batch of one: `agent.act(observation[None])[0]`.
+            observations: an array [batch, *shape], for Dict and Tuple spaces a dict or tuple of them. For a single
+                observation, give a batch of one: `agent.act(observation[None])[0]`.
             deterministic: the most likely action; False draws from the policy, each action independently of those
                 before (in training, SAC's noise persists for some steps), from the agent's own generator: `seeded`.
             resets: only for a policy that remembers: whose observation is the first of an episode, bool[batch]. In the
@@ -103,7 +102,9 @@ class Agent:
         distribution = self.actor.distribution
         actions = distribution.mode(outputs) if deterministic else distribution.sample(outputs, self._generator)
         array: Array = actions.cpu().numpy()
-        return array if self._to_bounds is None else self._to_bounds(array)
+        if is_nested(self.action_space) and not all_finite(array):
+            self._refuse_outputs(outputs, plain)
+        return self._to_env(array)
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
@@ -131,7 +132,7 @@ class Agent:
                 "agent.act(observations, resets=...), bool[batch]; in the first call they all are."
             )
         begins = torch.from_numpy(np.array(resets, dtype=np.bool_))
-        batch = len(next(iter(_leaves(observations))))
+        batch = _batch_size(observations)
         if begins.shape != (batch,):
             raise ValueError(f"resets must be bool[{batch}], one per observation, got shape {tuple(begins.shape)}.")
         rows = torch.arange(len(begins)) if env_ids is None else torch.from_numpy(np.array(env_ids, dtype=np.int64))
@@ -143,9 +144,11 @@ class Agent:
     def _check_outputs(self, outputs: Tensor, observations: Observations) -> None:
         """Refuse outputs that pick no action: the largest of NaN logits, for instance, is always the first."""
         # Logits of minus infinity are a way to forbid actions.
-        largest = outputs.amax() if self._to_bounds is None else outputs.abs().amax()
-        if math.isfinite(largest.item()):
-            return
+        largest = outputs.abs().amax() if is_continuous(self.action_space) else outputs.amax()
+        if not math.isfinite(largest.item()):
+            self._refuse_outputs(outputs, observations)
+
+    def _refuse_outputs(self, outputs: Tensor, observations: Observations) -> NoReturn:
         check_weights({"actor": self.actor}, "of this agent")
         row = int(torch.nonzero(~torch.isfinite(outputs).all(-1))[0])
         seen = first_exceeding(map_leaves(lambda leaf: leaf[row, None], observations))
@@ -160,12 +163,9 @@ class Agent:
         )
 
 
-def _leaves(tree: Tensors) -> Iterator[Tensor]:
-    if isinstance(tree, dict):
-        for entry in tree.values():
-            yield from _leaves(entry)
-    else:
-        yield tree
+def _batch_size(observations: Tensors) -> int:
+    parts = parts_of(observations)
+    return len(observations) if parts is None else _batch_size(next(iter(parts.values())))
 
 
 def _no_states(actor: Actor | MemoryActor, device: torch.device) -> CarriedStates | None:
@@ -177,7 +177,11 @@ def _check_batch(space: Space[Any], observations: Any, path: str) -> None:
         if not isinstance(observations, dict) or observations.keys() != space.keys():
             got = sorted(observations) if isinstance(observations, dict) else type(observations).__name__
             raise ValueError(f"{path} must be a dict with the keys {sorted(space)}, got {got}.")
-        for key, entry in space.items():
+    elif isinstance(space, spaces.Tuple) and (not isinstance(observations, tuple) or len(observations) != len(space)):
+        got = f"one of {len(observations)}" if isinstance(observations, tuple) else type(observations).__name__
+        raise ValueError(f"{path} must be a tuple of {len(space)}, got {got}.")
+    if (entries := parts_of(space)) is not None:
+        for key, entry in entries.items():
             _check_batch(entry, observations[key], f"{path}[{key!r}]")
         return
     shape = tuple(space.shape or ())

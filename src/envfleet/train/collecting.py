@@ -249,9 +249,9 @@ def _resets_in_same_step(envs: AnyVectorEnv) -> bool:
 
 
 def _rows(observations: Any, indices: npt.NDArray[np.intp]) -> list[Any]:
-    if isinstance(observations, dict):
-        columns = {key: _rows(leaf, indices) for key, leaf in observations.items()}
-        return [{key: column[k] for key, column in columns.items()} for k in range(len(indices))]
+    if isinstance(observations, (dict, tuple)):
+        picked = map_leaves(lambda leaf: leaf[indices], observations)
+        return [map_leaves(lambda leaf, k=k: leaf[k], picked) for k in range(len(indices))]
     return list(observations[indices])
 
 

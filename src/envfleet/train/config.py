@@ -199,6 +199,8 @@ class SACConfig(TrainConfig):
     Attributes:
         buffer_size: transitions the replay buffer remembers.
         learning_starts: transitions acted uniformly at random before learning begins.
+        demonstrations: the id of a Minari dataset whose transitions are in the replay buffer from the beginning; needs
+            `pip install "envfleet[minari]"`.
         updates_per_step: gradient steps per transition collected.
         batch_size: transitions per gradient step.
         noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
@@ -225,6 +227,7 @@ class SACConfig(TrainConfig):
     reward_scale: float = 10.0
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
+    demonstrations: str | None = None
     updates_per_step: float = 1.0
     batch_size: int = 128
     noise_correlation: float = 0.9

@@ -12,14 +12,17 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
 from envfleet.make import make_vec
+from envfleet.train.actions import NestedAction
 from envfleet.train.algorithms.learner import Learner, Task
 from envfleet.train.algorithms.registry import learner_class
 from envfleet.train.config import TrainConfig
-from envfleet.train.networks.distributions import is_continuous
+from envfleet.train.networks.distributions import is_continuous, is_nested
 from envfleet.train.networks.networks import Networks
+from envfleet.train.observations import parts_of
 from envfleet.train.wrapping import Measured, Wrap, Wrapping
 from envfleet.wrappers import BoundedAction
 from envfleet.wrappers._common import AnyVectorEnv
+from envfleet.wrappers._leaves import named_leaves
 
 
 def make_training_envs(
@@ -28,7 +31,7 @@ def make_training_envs(
     """The fleet to train on.
 
     It resets in the same step, so that every row is a transition, and does not copy observations, because `collect`
-    does. Box actions are in units where -1 to 1 spans the bounds.
+    does. Box actions are in units where -1 to 1 spans the bounds; those of nested spaces are rows of numbers.
 
     Args:
         config: what the run was told.
@@ -57,11 +60,12 @@ def make_training_envs(
     )
     try:
         envs: AnyVectorEnv = fleet if wrap is None else Measured(fleet, wrap, for_score=False)
-        if not is_continuous(envs.single_action_space):
-            return envs
         if getattr(learner or learner_class(config), "needs_bounded_actions", False):
-            _check_bounded(envs.single_action_space)
-        return BoundedAction(envs)
+            for _, leaf in named_leaves(envs.single_action_space):
+                _check_bounded(leaf)
+        if is_nested(envs.single_action_space):
+            return NestedAction(envs)
+        return BoundedAction(envs) if is_continuous(envs.single_action_space) else envs
     except BaseException:
         fleet.close()
         raise
@@ -69,8 +73,7 @@ def make_training_envs(
 
 def _check_bounded(space: Space[Any]) -> None:
     """Refuse bounds that -1 to 1 cannot be scaled to."""
-    assert isinstance(space, spaces.Box)
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if isinstance(space, spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise ValueError(
             f"SAC needs actions with finite bounds, got {space}: its policy acts between -1 and 1, which is scaled to "
             "the bounds, so it could never leave -1 to 1 here. Give the environment's action space the bounds that its "
@@ -97,10 +100,10 @@ def make_task(
 
 
 def _check_size(what: str, space: Space[Any]) -> None:
-    entries = dict(space) if isinstance(space, spaces.Dict) else {}
-    for key, entry in entries.items():
+    entries = parts_of(space)
+    for key, entry in (entries or {}).items():
         _check_size(f"{what}'s entry {key!r}", entry)
-    if not entries and (isinstance(space, spaces.Dict) or math.prod(space.shape or ()) == 0):
+    if not entries and (entries is not None or math.prod(space.shape or ()) == 0):
         raise ValueError(
             f"The {what} has no numbers in it: {space}. Nothing can be learnt from or with such a space; give it at "
             "least one number, or leave the entry out."

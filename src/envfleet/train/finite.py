@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from envfleet.errors import NonFiniteError
 from envfleet.train.networks.encoders import Normalizer
-from envfleet.train.observations import Array, map_leaves
+from envfleet.train.observations import Array, map_leaves, parts_of
 
 LARGEST = float(np.finfo(np.float32).max)
 """What the networks can take in."""
@@ -36,9 +36,9 @@ class Found(NamedTuple):
 
 
 def all_finite(batch: Any, largest: float = LARGEST) -> bool:
-    """Whether all numbers of an array, or a dict of them, lie within ±`largest`; one dot product where they do."""
-    if isinstance(batch, dict):
-        return all(all_finite(leaf, largest) for leaf in batch.values())
+    """Whether all numbers of a batch's arrays lie within ±`largest`; one dot product for each where they do."""
+    if isinstance(batch, (dict, tuple)):
+        return all(all_finite(leaf, largest) for leaf in (batch.values() if isinstance(batch, dict) else batch))
     if batch.dtype.kind != "f" or float(np.vdot(batch, batch)) <= min(_SURELY_FINE, largest * largest):
         return True
     return not exceeding(batch, largest).any()
@@ -52,8 +52,8 @@ def exceeding(array: Array, largest: float = LARGEST) -> npt.NDArray[np.bool_]:
 
 def exceeding_rows(batch: Any, axes: int, largest: float = LARGEST) -> npt.NDArray[np.bool_]:
     """The rows, by the first `axes` axes, in which any number exceeds `largest`."""
-    if isinstance(batch, dict):
-        found = [exceeding_rows(leaf, axes, largest) for leaf in batch.values()]
+    if (parts := parts_of(batch)) is not None:
+        found = [exceeding_rows(leaf, axes, largest) for leaf in parts.values()]
         return np.asarray(np.logical_or.reduce(found))
     return np.asarray(exceeding(batch, largest).any(axis=tuple(range(axes, batch.ndim))))
 
@@ -65,8 +65,8 @@ def repaired(batch: Any) -> Any:
 
 def first_exceeding(batch: Any, largest: float = LARGEST, path: str = "") -> Found | None:
     """The first number that exceeds `largest`."""
-    if isinstance(batch, dict):
-        found = (first_exceeding(leaf, largest, f"{path}[{key!r}]") for key, leaf in batch.items())
+    if (parts := parts_of(batch)) is not None:
+        found = (first_exceeding(leaf, largest, f"{path}[{key!r}]") for key, leaf in parts.items())
         return next((each for each in found if each is not None), None)
     for index in np.argwhere(exceeding(batch, largest)).tolist():
         return Found(path, tuple(index), float(batch[tuple(index)]))

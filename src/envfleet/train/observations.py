@@ -1,8 +1,8 @@
-"""Batches of observations: an array, or for Dict spaces a dict of them, nested like the space."""
+"""Batches of observations: an array, or for Dict and Tuple spaces a dict or tuple of them, nested like the space."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -11,15 +11,35 @@ import torch
 from gymnasium import Space, spaces
 
 Array: TypeAlias = npt.NDArray[Any]
-Observations: TypeAlias = "Array | dict[str, Observations]"
-Tensors: TypeAlias = "torch.Tensor | dict[str, Tensors]"
+Observations: TypeAlias = "Array | dict[str, Observations] | tuple[Observations, ...]"
+Tensors: TypeAlias = "torch.Tensor | dict[str, Tensors] | tuple[Tensors, ...]"
+
+
+def parts_of(tree: Any) -> Mapping[Any, Any] | None:
+    """The parts of a nested space, or of anything nested like one, by key or number; None for a leaf."""
+    if isinstance(tree, (dict, spaces.Dict)):
+        return tree if isinstance(tree, dict) else tree.spaces
+    if isinstance(tree, (tuple, spaces.Tuple)):
+        return dict(enumerate(tree))
+    return None
 
 
 def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """Apply `function` to every array of a tree, together with the arrays at the same place in `others`."""
     if isinstance(tree, dict):
         return {key: map_leaves(function, leaf, *(other[key] for other in others)) for key, leaf in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_leaves(function, *parts) for parts in zip(tree, *others, strict=True))
     return function(tree, *others)
+
+
+def nested_like(space: Space[Any], make: Callable[[Space[Any]], Any]) -> Any:
+    """What `make` gives for every leaf of `space`, nested like it."""
+    if isinstance(space, spaces.Dict):
+        return {key: nested_like(part, make) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(nested_like(part, make) for part in space)
+    return make(space)
 
 
 def to_tensors(observations: Observations, device: torch.device) -> Tensors:
@@ -31,9 +51,8 @@ def to_tensors(observations: Observations, device: torch.device) -> Tensors:
 
 def allocate(space: Space[Any], shape: tuple[int, ...]) -> Observations:
     """Arrays of `[*shape, *leaf shape]` for the observations of one environment's `space`."""
-    if isinstance(space, spaces.Dict):
-        return {key: allocate(leaf, shape) for key, leaf in space.items()}
-    return np.zeros(shape + tuple(space.shape or ()), dtype=space.dtype)
+    arrays = nested_like(space, lambda leaf: np.zeros(shape + tuple(leaf.shape or ()), dtype=leaf.dtype))
+    return cast("Observations", arrays)
 
 
 def copied(observations: Observations) -> Observations:
@@ -68,5 +87,8 @@ def _write(batch: Any, index: Any, value: Any) -> None:
     if isinstance(batch, dict):
         for key, leaf in batch.items():
             _write(leaf, index, value[key])
+    elif isinstance(batch, tuple):
+        for leaf, part in zip(batch, value, strict=True):
+            _write(leaf, index, part)
     else:
         batch[index] = value

@@ -30,7 +30,7 @@ from envfleet.train.finite import (
     odd_tensors,
     repaired,
 )
-from envfleet.train.observations import Array, Observations, map_leaves
+from envfleet.train.observations import Array, Observations, map_leaves, parts_of
 
 _LARGEST_SCALED = 1e15
 """A reward, scaled, whose square can still be added up over an episode and a batch in float32."""
@@ -265,8 +265,8 @@ def _odd_action(actions: Array, env_ids: Rows | None) -> NonFiniteError:
 
 def _largest(batch: Any) -> Found:
     """The number that is largest without its sign; the index is empty if there are only whole numbers."""
-    if isinstance(batch, dict):
-        return max((_largest(leaf) for leaf in batch.values()), key=lambda found: abs(found.value))
+    if (parts := parts_of(batch)) is not None:
+        return max((_largest(leaf) for leaf in parts.values()), key=lambda found: abs(found.value))
     if batch.dtype.kind != "f" or not batch.size:
         return Found("", (), 0.0)
     index = np.unravel_index(int(np.argmax(np.abs(batch))), batch.shape)

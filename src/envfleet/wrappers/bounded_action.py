@@ -62,6 +62,13 @@ class ActionMap:
         np.minimum(units, self.high, out=units)
         return units.astype(self.dtype)
 
+    def units(self, actions: npt.NDArray[Any]) -> FloatArray:
+        """The units that lead to `actions`, [..., *shape] within the bounds: the map the other way round."""
+        units: FloatArray = np.zeros(actions.shape)
+        # Where the bounds coincide every number leads there; 0 is one.
+        np.divide(actions - self.centre, self.scale, out=units, where=self.scale > 0)
+        return units
+
 
 def bound_actions(actions: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Map actions in units of -1 to 1 onto `low` to `high`.

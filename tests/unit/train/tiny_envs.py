@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from gymnasium.spaces.utils import flatten
 from gymnasium.vector import AutoresetMode
 
 from envfleet import make_vec
@@ -92,10 +93,17 @@ OBSERVATION_SPACES: dict[str, spaces.Space[Any]] = {
             "inner": spaces.Dict({"b": spaces.Box(-1.0, 1.0, (2,), np.float32), "a": spaces.MultiBinary(2)}),
         }
     ),
+    "tuple": spaces.Tuple(
+        [
+            spaces.Discrete(3, start=1),
+            spaces.Dict({"far": spaces.Box(-2.0, 2.0, (2,), np.float64), "lamps": spaces.MultiBinary(2)}),
+            spaces.Tuple([spaces.Box(0, 255, (2, 2), np.uint8)]),
+        ]
+    ),
 }
 REFUSED_SPACES: dict[str, spaces.Space[Any]] = {
-    "tuple": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
     "text": spaces.Text(5),
+    "tuple with text": spaces.Tuple([spaces.Discrete(2), spaces.Text(3)]),
     "integer box": spaces.Box(0, 5, (2,), np.int64),
 }
 ACTION_SPACES: dict[str, spaces.Space[Any]] = {
@@ -108,6 +116,25 @@ ACTION_SPACES: dict[str, spaces.Space[Any]] = {
     "box, 2-d, float64": spaces.Box(np.array([[-1.0], [0.0]]), np.array([[1.0], [5.0]]), dtype=np.float64),
     "box, a number": spaces.Box(-2.0, 2.0, (), np.float32),
     "box without bounds": spaces.Box(-np.inf, np.inf, (2,), np.float32),
+}
+NESTED_ACTION_SPACES: dict[str, spaces.Space[Any]] = {
+    "choices": spaces.Tuple([spaces.Discrete(3, start=2), spaces.MultiBinary(2)]),
+    "numbers": spaces.Dict(
+        {
+            "arm": spaces.Box(-2.0, 3.0, (2,), np.float32),
+            "leg": spaces.Tuple([spaces.Box(0.0, 9.0, (2, 1), np.float64)]),
+        }
+    ),
+    "both": spaces.Dict(
+        {
+            "gear": spaces.Discrete(4, start=-1, dtype=np.int32),
+            "arm": spaces.Box(-2.0, 3.0, (2,), np.float64),
+            "inner": spaces.Tuple(
+                [spaces.MultiDiscrete([2, 3], start=[0, 5]), spaces.Box(-1.0, 1.0, (1,), np.float32)]
+            ),
+            "lamps": spaces.MultiBinary([2, 2]),
+        }
+    ),
 }
 
 
@@ -127,7 +154,7 @@ class AnySpaceEnv(gym.Env[Any, Any]):
         risk: float = 0.1,
     ) -> None:
         self.observation_space = {**REFUSED_SPACES, **OBSERVATION_SPACES}[observations]
-        self.action_space = {**REFUSED_SPACES, **ACTION_SPACES}[actions]
+        self.action_space = {**REFUSED_SPACES, **ACTION_SPACES, **NESTED_ACTION_SPACES}[actions]
         self._gain, self._shift, self._risk = gain, shift, risk
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -135,9 +162,11 @@ class AnySpaceEnv(gym.Env[Any, Any]):
         return self._draw(self.observation_space), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if not self.action_space.contains(np.asarray(action)):
+        nested = isinstance(self.action_space, (spaces.Dict, spaces.Tuple))
+        if not self.action_space.contains(action if nested else np.asarray(action)):
             raise ValueError(f"{action!r} is not in {self.action_space}")
-        liked = float(np.sum(np.clip(action, -1, 1)))
+        numbers = flatten(self.action_space, action) if nested else action
+        liked = float(np.sum(np.clip(numbers, -1, 1)))
         reward = self._gain * (liked + self.np_random.normal()) + self._shift
         return self._draw(self.observation_space), reward, bool(self.np_random.random() < self._risk), False, {}
 
@@ -146,6 +175,8 @@ class AnySpaceEnv(gym.Env[Any, Any]):
         random = self.np_random
         if isinstance(space, spaces.Dict):
             return {key: self._draw(entry) for key, entry in space.items()}
+        if isinstance(space, spaces.Tuple):
+            return tuple(self._draw(entry) for entry in space)
         if isinstance(space, spaces.Discrete):
             return space.start + random.integers(space.n)
         if isinstance(space, spaces.MultiDiscrete):

@@ -367,7 +367,7 @@ def reward_scaling_for(config: TrainConfig, task: Task) -> RewardScaling:
 def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:
     """The user's actor, or a perceptron whose first policy is close to uniform; `squashed` keeps actions in bounds."""
     distribution = distribution_for(task.action_space, squashed=squashed)
-    outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
+    outputs = distribution.network_outputs
     body = task.networks.actor if task.networks else Perceptron(task.observation_space, outputs, layout, last_gain=0.01)
     return Actor(body, distribution).to(task.device).eval()
 

@@ -19,11 +19,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import Space, spaces
+from gymnasium import Space
 from torch import Tensor
 
 from envfleet.train.collecting import Rollout
-from envfleet.train.observations import Array, Observations, Tensors, map_leaves, to_tensors
+from envfleet.train.observations import Array, Observations, Tensors, map_leaves, nested_like, parts_of, to_tensors
 from envfleet.vector.runtime import generator_state
 
 Indices: TypeAlias = npt.NDArray[np.int64]
@@ -67,7 +67,8 @@ class ReplayBuffer:
     Memory is reserved now but taken only as it fills.
 
     Args:
-        observation_space: of a single environment: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these.
+        observation_space: of a single environment: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and
+            Tuple of these.
         action_size: how many components an action has.
         num_envs: how many environments there are.
         capacity: how many transitions are kept, `num_envs` or more.
@@ -302,14 +303,13 @@ class _Loose:
 
 def _reserve(space: Space[Any], rows: int) -> Observations:
     # Not zeros, and never filled: the system hands out the memory behind it only where something is written.
-    if isinstance(space, spaces.Dict):
-        return {key: _reserve(entry, rows) for key, entry in space.items()}
-    return np.empty((rows, *(space.shape or ())), dtype=space.dtype)
+    arrays = nested_like(space, lambda leaf: np.empty((rows, *(leaf.shape or ())), dtype=leaf.dtype))
+    return cast("Observations", arrays)
 
 
 def _leaves(tree: Any) -> Iterator[Array]:
-    if isinstance(tree, dict):
-        for entry in tree.values():
+    if (parts := parts_of(tree)) is not None:
+        for entry in parts.values():
             yield from _leaves(entry)
     else:
         yield tree

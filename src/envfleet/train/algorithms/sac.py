@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from envfleet.train.algorithms.demonstrations import load_demonstrations, rollouts_of
 from envfleet.train.algorithms.exploration import PersistentNoise, uniform
 from envfleet.train.algorithms.learner import (
     Task,
@@ -36,7 +37,7 @@ from envfleet.train.algorithms.learner import (
 from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
 from envfleet.train.collecting import Rollout, Rows
 from envfleet.train.config import SACConfig
-from envfleet.train.networks.distributions import SquashedNormal
+from envfleet.train.networks.distributions import SquashedNormal, action_shape
 from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Layout, TwinCritic, observe
 from envfleet.train.observations import (
@@ -117,6 +118,7 @@ class SAC:
             )
         self._config = config
         self._device = task.device
+        self._num_envs = task.num_envs
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
         self._actor_training, self._critic_training = TrainingMode(self.actor), TrainingMode(self.critic)
@@ -139,12 +141,13 @@ class SAC:
             "critic": self._critic_optimizer,
             "temperature": self._temperature_optimizer,
         }
-        shape = task.action_space.shape or ()
-        self._action_shape = shape
-        size = math.prod(shape)
+        self._action_shape = action_shape(task.action_space)
+        size = math.prod(self._action_shape)
         self._target_entropy = -float(size) if config.target_entropy is None else config.target_entropy
+        self._demonstrations = load_demonstrations(config, task)
+        demonstrated = 0 if self._demonstrations is None else self._demonstrations.total_steps
         # A run cannot fill more than its steps.
-        capacity = min(config.buffer_size, config.total_steps + task.num_envs)
+        capacity = min(config.buffer_size, config.total_steps + task.num_envs + demonstrated)
         self._replay = ReplayBuffer(task.observation_space, size, task.num_envs, capacity, config.seed)
         self._noise = PersistentNoise(task.num_envs, size, config.noise_correlation, task.device)
         self._rewards = reward_scaling_for(config, task)
@@ -172,9 +175,10 @@ class SAC:
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """Remember the rollout, then take the gradient steps it is due; metrics are NaN where there were none."""
         config = self._config
-        self._replay.add(rollout)
-        self._rewards.count(rollout)
-        self._observe(rollout)
+        if self._demonstrations is not None and not self._collected:
+            for demonstrated in rollouts_of(self._demonstrations, self._num_envs):
+                self._remember(demonstrated)
+        self._remember(rollout)
         self._collected += rollout.transitions
         if self._collected < config.learning_starts:
             return dict.fromkeys(METRICS, math.nan)
@@ -227,6 +231,11 @@ class SAC:
         torch._foreach_lerp_(self._target_weights, self._critic_weights, config.tau)
         return torch.stack([policy_loss.detach(), value_error.detach(), -log_prob, temperature, value])
 
+    def _remember(self, rollout: Rollout) -> None:
+        self._replay.add(rollout)
+        self._rewards.count(rollout)
+        self._observe(rollout)
+
     def _set_learning_rates(self, remaining: float) -> None:
         config = self._config
         set_learning_rate(self._actor_optimizer, config.actor_lr * remaining)
@@ -246,4 +255,5 @@ def make_critic(task: Task, layout: Layout) -> nn.Module:
     """The user's pair of critics, or ours."""
     if task.networks:
         return task.networks.critic.to(task.device).eval()
-    return TwinCritic(task.observation_space, math.prod(task.action_space.shape or ()), layout).to(task.device).eval()
+    size = math.prod(action_shape(task.action_space))
+    return TwinCritic(task.observation_space, size, layout).to(task.device).eval()

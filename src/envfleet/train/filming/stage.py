@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from gymnasium.vector.utils import concatenate, create_empty_array
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers import HumanRendering
 
 from envfleet._names import accepted_keywords
@@ -110,7 +110,8 @@ class Stage:
             yield group
             while playing := [episode for episode in group if not episode.over]:
                 actions = _act(agent, self._batch(playing), playing, deterministic)
-                for episode, action in zip(playing, actions, strict=True):
+                batched = batch_space(self.env.action_space, len(playing))
+                for episode, action in zip(playing, iterate(batched, actions), strict=True):
                     episode.step(action)
                 yield group
             self.finished += group

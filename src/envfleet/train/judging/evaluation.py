@@ -31,7 +31,7 @@ from envfleet.train.judging.play_setup import (
     seeded,
 )
 from envfleet.train.judging.scores import Evaluation, Scenario, table
-from envfleet.train.observations import Array, Observations, map_leaves
+from envfleet.train.observations import Observations, map_leaves
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.wrappers._common import AnyVectorEnv
 
@@ -212,7 +212,7 @@ def _act(
     counting: npt.NDArray[np.bool_],
     lengths: npt.NDArray[np.int64],
     deterministic: bool,
-) -> Array:
+) -> Any:
     """The agent's actions; what it cannot act on is an error only in episodes that count."""
     if not all_finite(observations) and not counting.all():
         observations = map_leaves(

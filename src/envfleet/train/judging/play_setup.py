@@ -27,6 +27,7 @@ from envfleet.train.agent import Agent
 from envfleet.train.finite import check_weights
 from envfleet.train.folders.checkpoint import load_agent
 from envfleet.train.folders.trust import AllowImport
+from envfleet.train.observations import parts_of
 from envfleet.train.wrapping import Wrapping
 from envfleet.vector.arguments import checked_integer
 from envfleet.wrappers._common import AnyVectorEnv
@@ -158,8 +159,9 @@ def _same_layout(one: Space[Any], other: Space[Any]) -> bool:
     """Whether elements look alike. Bounds may differ: they may well depend on the scenario."""
     if isinstance(one, spaces.Box) and isinstance(other, spaces.Box):
         return one.shape == other.shape and one.dtype == other.dtype
-    if isinstance(one, spaces.Dict) and isinstance(other, spaces.Dict):
-        return one.keys() == other.keys() and all(_same_layout(one[key], other[key]) for key in one)
+    ours, theirs = parts_of(one), parts_of(other)
+    if ours is not None and theirs is not None and type(one) is type(other):
+        return ours.keys() == theirs.keys() and all(_same_layout(ours[key], theirs[key]) for key in ours)
     return one == other
 
 

@@ -7,16 +7,22 @@
 | MultiBinary    | Bernoulli         | logits [B, n]                      | int8 [B, *shape]    |
 | Box            | DiagonalNormal    | means, log deviations [B, 2n]      | float32 [B, *shape] |
 | Box, for SAC   | SquashedNormal    | means, log deviations [B, 2n]      | float32 [B, *shape] |
+| Dict, Tuple    | Joint             | those of all parts [B, sum]        | [B, numbers of all] |
 
 Box actions are in units where -1 to 1 spans the space's bounds. DiagonalNormal is unbounded: what lies outside is
 clipped when it is handed to the environment (`envfleet.wrappers.BoundedAction`), while its probability is that of the
 number before clipping. SquashedNormal passes the number through tanh and so never leaves the bounds.
+
+Actions of Dict and Tuple spaces are one row of numbers here, those of their leaves side by side. Environments get them
+nested again (`envfleet.train.actions`).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from envfleet.train.observations import Array
+from envfleet.wrappers._leaves import named_leaves
 
 _LOG_SQRT_2_PI = 0.5 * math.log(2 * math.pi)
 _MIN_LOG_STD, _MAX_LOG_STD = -20.0, 2.0
@@ -38,6 +45,11 @@ class ActionDistribution(ABC):
 
     learns_std = False
     """Whether the second half of them are parameters of their own instead of outputs of the network."""
+
+    @property
+    def network_outputs(self) -> int:
+        """How many of them the network gives; the others, the last ones, are parameters of their own."""
+        return self.outputs // 2 if self.learns_std else self.outputs
 
     @abstractmethod
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -220,12 +232,76 @@ class SquashedNormal(ActionDistribution):
         return mean, log_std.clamp(_MIN_LOG_STD, _MAX_LOG_STD)
 
 
-def distribution_for(space: Space[object], *, squashed: bool = False) -> ActionDistribution:
-    """The distribution for actions of `space`; `squashed` picks SquashedNormal, which takes Box only."""
-    if isinstance(space, spaces.Box) and is_continuous(space):
-        return SquashedNormal(space.shape) if squashed else DiagonalNormal(space.shape)
+class Joint(ActionDistribution):
+    """Independent distributions for the leaves of a nested space; an action is a row of all their numbers.
+
+    Rows are int64 if all leaves are discrete and float32 if all are continuous. Otherwise they are float64, which holds
+    both exactly.
+
+    Args:
+        leaves: the leaves of the space, in its order.
+    """
+
+    def __init__(self, leaves: Sequence[Space[Any]]) -> None:
+        self._parts = [distribution_for(leaf) for leaf in leaves]
+        self._dtypes = [torch.float32 if is_continuous(leaf) else torch.int64 for leaf in leaves]
+        self._row_dtype = self._dtypes[0] if len({*self._dtypes}) == 1 else torch.float64
+        self._shapes = [tuple(leaf.shape or ()) for leaf in leaves]
+        self._widths = [math.prod(shape) for shape in self._shapes]
+        self._given = [part.network_outputs for part in self._parts]
+        self._learned = [part.outputs - part.network_outputs for part in self._parts]
+        self.outputs = sum(self._given) + sum(self._learned)
+
+    @property
+    def network_outputs(self) -> int:
+        """Those of all parts; the deviations of all parts come after them."""
+        return sum(self._given)
+
+    def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Actions [batch, numbers of all leaves]."""
+        return self._row([part.sample(own, generator) for part, own in self._outputs_by_part(outputs)])
+
+    def mode(self, outputs: Tensor) -> Tensor:
+        """Actions [batch, numbers of all leaves]."""
+        return self._row([part.mode(own) for part, own in self._outputs_by_part(outputs)])
+
+    def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
+        """Log-probabilities, or densities, of all parts together, [batch]."""
+        columns = torch.split(actions, self._widths, dim=-1)
+        taken = [
+            column.to(dtype).reshape(-1, *shape)
+            for column, dtype, shape in zip(columns, self._dtypes, self._shapes, strict=True)
+        ]
+        pairs = zip(self._outputs_by_part(outputs), taken, strict=True)
+        return torch.stack([part.log_prob(own, action) for (part, own), action in pairs]).sum(0)
+
+    def entropy(self, outputs: Tensor) -> Tensor:
+        """Entropies of all parts together, [batch]."""
+        return torch.stack([part.entropy(own) for part, own in self._outputs_by_part(outputs)]).sum(0)
+
+    def _outputs_by_part(self, outputs: Tensor) -> list[tuple[ActionDistribution, Tensor]]:
+        given = torch.split(outputs, [*self._given, sum(self._learned)], dim=-1)
+        learned = torch.split(given[-1], self._learned, dim=-1)
+        pairs = zip(self._parts, given[:-1], learned, strict=True)
+        return [(part, torch.cat([own, stds], -1) if stds.shape[-1] else own) for part, own, stds in pairs]
+
+    def _row(self, actions: list[Tensor]) -> Tensor:
+        columns = zip(actions, self._widths, strict=True)
+        return torch.cat([action.reshape(-1, width).to(self._row_dtype) for action, width in columns], -1)
+
+
+def distribution_for(space: Space[Any], *, squashed: bool = False) -> ActionDistribution:
+    """The distribution for actions of `space`; `squashed` picks SquashedNormal, which takes continuous actions only."""
+    leaves = [leaf for _, leaf in named_leaves(space)]
     if squashed:
-        raise TypeError(f"SAC needs continuous actions (a Box of floats), got {space}; use A2C or PPO.")
+        if not leaves or not all(map(is_continuous, leaves)):
+            kinds = "a Box of floats, or Dict and Tuple of such"
+            raise TypeError(f"SAC needs continuous actions ({kinds}), got {space}; use A2C or PPO.")
+        return SquashedNormal(action_shape(space))
+    if is_nested(space):
+        return Joint(leaves)
+    if isinstance(space, spaces.Box) and is_continuous(space):
+        return DiagonalNormal(space.shape)
     if isinstance(space, spaces.Discrete):
         return Categorical(int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
@@ -233,14 +309,26 @@ def distribution_for(space: Space[object], *, squashed: bool = False) -> ActionD
     if isinstance(space, spaces.MultiBinary):
         return Bernoulli(space.shape)
     raise TypeError(
-        f"Actions must be Discrete, MultiDiscrete, MultiBinary or a Box of floats, got {space}; "
-        "wrap the environment so that its actions are one of these."
+        f"Actions must be Discrete, MultiDiscrete, MultiBinary or a Box of floats, alone or nested in Dict and Tuple, "
+        f"got {space}; wrap the environment so that its actions are one of these."
     )
 
 
-def is_continuous(space: Space[object]) -> bool:
+def is_continuous(space: Space[Any]) -> bool:
     """Whether actions of `space` are a Box of floats."""
     return isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating)
+
+
+def is_nested(space: Space[Any]) -> bool:
+    """Whether actions of `space` are dicts or tuples."""
+    return isinstance(space, (spaces.Dict, spaces.Tuple))
+
+
+def action_shape(space: Space[Any]) -> tuple[int, ...]:
+    """The shape of one action as a distribution gives it: of nested spaces, a row of all numbers."""
+    if not is_nested(space):
+        return tuple(space.shape or ())
+    return (sum(math.prod(leaf.shape or ()) for _, leaf in named_leaves(space)),)
 
 
 def _standard_normal(like: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 from torch.nn import functional
+
+from envfleet.train.observations import parts_of
 
 _SMALLEST_IMAGE = 36
 """Below this many pixels a side the CNN's three strided layers have nothing left to look at."""
@@ -143,21 +145,21 @@ class ImageEncoder(Encoder):
 
 
 class DictEncoder(Encoder):
-    """Every entry by its own encoder, the results side by side."""
+    """Every entry of a dict or tuple by its own encoder, the results side by side."""
 
-    def __init__(self, encoders: dict[str, Encoder]) -> None:
+    def __init__(self, encoders: Mapping[Any, Encoder]) -> None:
         super().__init__()
         self._keys = list(encoders)
         # A ModuleList, because names of modules may not contain what keys of a Dict space may.
         self._encoders = nn.ModuleList(encoders.values())
         self.features = sum(module.features for module in encoders.values())
 
-    def forward(self, observations: dict[str, Any]) -> Tensor:
+    def forward(self, observations: Any) -> Tensor:
         """Float32 [batch, features]."""
         pairs = zip(self._keys, self._encoders, strict=True)
         return torch.cat([module(observations[key]) for key, module in pairs], -1)
 
-    def observe(self, observations: dict[str, Any]) -> None:
+    def observe(self, observations: Any) -> None:
         """Count a batch, entry by entry."""
         for key, module in zip(self._keys, self._encoders, strict=True):
             assert isinstance(module, Encoder)
@@ -168,10 +170,10 @@ def encoder(space: Space[Any], *, normalize: bool) -> Encoder:
     """A module from observations of `space` to features [batch, module.features].
 
     Vectors are taken as they are (normalised by running statistics with `normalize`), images of bytes go through a CNN,
-    discrete numbers become one-hot rows, and the entries of a Dict are joined.
+    discrete numbers become one-hot rows, and the entries of a Dict or Tuple are joined.
     """
-    if isinstance(space, spaces.Dict):
-        return DictEncoder({key: encoder(entry, normalize=normalize) for key, entry in space.items()})
+    if (entries := parts_of(space)) is not None:
+        return DictEncoder({key: encoder(entry, normalize=normalize) for key, entry in entries.items()})
     if isinstance(space, spaces.Discrete):
         return OneHotEncoder([int(space.n)], [int(space.start)])
     if isinstance(space, spaces.MultiDiscrete):
@@ -181,7 +183,7 @@ def encoder(space: Space[Any], *, normalize: bool) -> Encoder:
     if isinstance(space, spaces.Box):
         return ImageEncoder(space.shape) if _is_image(space) else VectorEncoder(space.shape, normalize=normalize)
     raise TypeError(
-        f"Observations must be Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these, got {space}; "
+        f"Observations must be Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, got {space}; "
         "wrap the environment, for instance with gymnasium.wrappers.FlattenObservation."
     )
 

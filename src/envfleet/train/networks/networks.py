@@ -38,9 +38,10 @@ class Networks:
     """Your own networks for `train(config, networks=...)`.
 
     Attributes:
-        actor: from a batch of observations (a tensor [batch, ...] in the space's dtype, or a dict of them) to the
-            numbers the action distribution needs, [batch, n]: one a choice for discrete actions, the means for Box with
-            A2C and PPO (their deviations are learnt beside it), means and log deviations (2n) for SAC.
+        actor: from a batch of observations (a tensor [batch, ...] in the space's dtype, or a dict or tuple of them) to
+            the numbers the action distribution needs, [batch, n]: one a choice for discrete actions, the means for Box
+            with A2C and PPO (their deviations are learnt beside it), means and log deviations (2n) for SAC. For Dict
+            and Tuple actions those of all parts, in the order of the space.
         critic: from observations to values [batch] or [batch, 1]. For SAC it is called with observations and actions
             [batch, n] and gives two estimates, [batch, 2].
     """
@@ -72,8 +73,8 @@ class Actor(nn.Module):
 
     Args:
         body: from observations to [batch, n].
-        distribution: what the outputs are for. For DiagonalNormal the body gives the means, and the log deviations
-            are parameters that do not depend on the observation.
+        distribution: what the outputs are for. For DiagonalNormal, alone or as a part of a Joint, the body gives the
+            means, and the log deviations are parameters that do not depend on the observation.
         initial_log_std: where those start.
     """
 
@@ -81,9 +82,9 @@ class Actor(nn.Module):
         super().__init__()
         self.body = body
         self.distribution = distribution
-        self._body_outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
-        std = torch.full((self._body_outputs,), initial_log_std)
-        self.log_std = nn.Parameter(std) if distribution.learns_std else None
+        self._body_outputs = distribution.network_outputs
+        learned = distribution.outputs - self._body_outputs
+        self.log_std = nn.Parameter(torch.full((learned,), initial_log_std)) if learned else None
 
     def forward(self, observations: Tensors) -> Tensor:
         """Outputs [batch, distribution.outputs]."""
@@ -94,7 +95,7 @@ class Actor(nn.Module):
             )
         if self.log_std is None:
             return outputs
-        return torch.cat([outputs, self.log_std.expand_as(outputs)], -1)
+        return torch.cat([outputs, self.log_std.expand(len(outputs), -1)], -1)
 
 
 class Critic(nn.Module):

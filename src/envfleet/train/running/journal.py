@@ -16,7 +16,7 @@ from torch import Tensor
 from envfleet.train.collecting import BoolArray, Position, begin, collect
 from envfleet.train.folders.checkpoint import Checkpoint
 from envfleet.train.folders.weights import check_names, damage
-from envfleet.train.observations import Array, Observations, copied
+from envfleet.train.observations import Array, Observations, copied, parts_of
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REPLAYED_AT_ONCE = 128
@@ -220,10 +220,9 @@ def observation_leaves(
     observations: Observations, path: str = "position", escape: Callable[[object], str] = _escaped
 ) -> list[tuple[str, Array]]:
     """The arrays of a batch of observations, each with the name it has in a checkpoint."""
-    if isinstance(observations, dict):
+    if (parts := parts_of(observations)) is not None:
         return [
-            pair
-            for key, leaf in observations.items()
-            for pair in observation_leaves(leaf, f"{path}/{escape(key)}", escape)
+            pair for key, leaf in parts.items() for pair in observation_leaves(leaf, f"{path}/{escape(key)}", escape)
         ]
+    assert isinstance(observations, np.ndarray)
     return [(path, observations)]

@@ -28,6 +28,7 @@ from envfleet.train.finite import check_optimizers, check_weights
 from envfleet.train.first_ready import FirstReady
 from envfleet.train.folders.checkpoint import Checkpoint, problems_of, restore_generator, restore_learner
 from envfleet.train.folders.weights import check_names, damage
+from envfleet.train.networks.distributions import action_shape
 from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.journal import Journal, observation_leaves, stand_as_saved
 from envfleet.train.running.metrics import LogInterval
@@ -328,7 +329,7 @@ class Training:
             self._check_journal(checkpoint.tensors["journal"], notes, path)
 
     def _check_journal(self, journal: Tensor, notes: Mapping[str, Any], path: Path) -> None:
-        shape = (self._config.num_envs, *(self._envs.single_action_space.shape or ()))
+        shape = (self._config.num_envs, *action_shape(self._envs.single_action_space))
         longest = notes["rollouts"] * self._learner.rollout_steps
         shortest = 1 if notes["stream"] else longest
         if tuple(journal.shape[1:]) != shape or not shortest <= len(journal) <= longest:

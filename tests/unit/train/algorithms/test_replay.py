@@ -247,9 +247,16 @@ def test_a_buffer_of_other_settings_is_refused_and_nothing_changes() -> None:
     assert set(rows_in(small.sample(250, CPU))) == set(rows)
 
 
+def any_leaf(tree: Any) -> Any:
+    """Any one of the arrays of a batch."""
+    while isinstance(tree, (dict, tuple)):
+        tree = next(iter(tree.values() if isinstance(tree, dict) else tree))
+    return tree
+
+
 def fabricated(observations: Any, following: Any, *, ended: bool, actions: Any = None) -> Rollout:
     """One step of every environment, from observations [N, ...] to `following`."""
-    num_envs = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
+    num_envs = len(any_leaf(observations))
     flags = np.full((1, num_envs), ended)
     finals = following if ended else map_leaves(lambda leaf: leaf[:0], following)
     return Rollout(
@@ -267,10 +274,11 @@ def fabricated(observations: Any, following: Any, *, ended: bool, actions: Any =
 def drawn(space: spaces.Space[Any], count: int) -> Any:
     """A batch [count, ...] with another value in every row where the space allows it."""
     space.seed(count)
-    singles = [space.sample() for _ in range(count)]
     if isinstance(space, spaces.Dict):
         return {key: drawn(entry, count) for key, entry in space.items()}
-    return np.stack(singles).astype(space.dtype)
+    if isinstance(space, spaces.Tuple):
+        return tuple(drawn(entry, count) for entry in space)
+    return np.stack([space.sample() for _ in range(count)]).astype(space.dtype)
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -177,8 +177,8 @@ class TestSquashedNormal:
     "space",
     [
         spaces.Box(0, 5, (2,), np.int64),
-        spaces.Tuple([spaces.Discrete(2)]),
-        spaces.Dict({"a": spaces.Discrete(2)}),
+        spaces.Tuple([spaces.Discrete(2), spaces.Text(3)]),
+        spaces.Dict({"a": spaces.Box(0, 5, (2,), np.int64)}),
         spaces.Text(3),
     ],
     ids=lambda space: type(space).__name__,

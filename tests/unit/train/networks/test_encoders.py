@@ -169,7 +169,7 @@ class TestNormalizer:
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]),
+        spaces.Tuple([spaces.Discrete(2), spaces.Text(5)]),
         spaces.Text(5),
         spaces.Graph(spaces.Discrete(2), None),
         spaces.Sequence(spaces.Discrete(2)),
