@@ -92,6 +92,23 @@ class Pool final : public AnyPool {
         });
     }
 
+    void roll_out(Rollout& rollout, Nanoseconds deadline) override {
+        tickets_.check_here();
+        if (!rollout.has_begun()) failures_.forget();
+        rollout.begin();
+        turns_.run_long([&](size_t from, size_t to) {
+            rollout.run(
+                from, to, deadline, out_, autoreset_,
+                [this](size_t first, size_t last) { return !plans_.lack_among(first, last); },
+                [&](size_t first, size_t last) {
+                    if (!all_allowed(first, last, rollout.taken())) return false;
+                    step_rows(first, last, rollout.taken());
+                    return !failures_.first(
+                        [&](size_t env) { return env >= first && env < last; });
+                });
+        });
+    }
+
     void check_options(const std::vector<NamedValues>& options) const override {
         parsed_options<Env>(options);
     }
@@ -329,6 +346,19 @@ class Pool final : public AnyPool {
             }
         }
         return action;
+    }
+
+    // Looks at actions that nobody has checked: those that are none are failures.
+    bool all_allowed(size_t first, size_t last, const std::byte* actions) {
+        bool all = true;
+        const std::vector<int64_t>& limits = room_.action_limits;
+        const auto* numbers = reinterpret_cast<const uint64_t*>(actions);
+        for (size_t number = first * limits.size(); number < last * limits.size(); ++number) {
+            if (numbers[number] < static_cast<uint64_t>(limits[number % limits.size()])) continue;
+            failures_.note(number / limits.size(), "its policy chose an action that it has not");
+            all = false;
+        }
+        return all;
     }
 
     void step_rows(size_t first, size_t last, const std::byte* actions) {
