@@ -55,6 +55,7 @@ class Pool final : public AnyPool {
           action_size_(room_.action),
           team_(setup.threads, num_envs_),
           turns_(team_, num_envs_, setup.adaptive, std::move(setup.before_long_wait)),
+          long_turns_(team_, num_envs_, setup.adaptive, nullptr, pieces_of_rollouts),
           tickets_(team_, num_envs_, setup.adaptive, [this](size_t env) { run_ticket(env); }) {
         check_arrays();
         states_.reserve(num_envs_);
@@ -96,7 +97,7 @@ class Pool final : public AnyPool {
         tickets_.check_here();
         if (!rollout.has_begun()) failures_.forget();
         rollout.begin();
-        turns_.run_long([&](size_t from, size_t to) {
+        long_turns_.run_long([&](size_t from, size_t to) {
             rollout.run(
                 from, to, deadline, out_, autoreset_,
                 [this](size_t first, size_t last) { return !plans_.lack_among(first, last); },
@@ -257,6 +258,8 @@ class Pool final : public AnyPool {
         const std::byte* actions;
     };
     static constexpr int64_t most_steps = int64_t{1} << 53;
+    // A policy takes as long for a few rows as for one, and in a long turn a piece is soon made up.
+    static constexpr size_t pieces_of_rollouts = 2;
 
     // A value that cannot be is refused, and the state stays as it was.
     bool set_variable(size_t env, std::string_view name, const Value& value) {
@@ -496,7 +499,7 @@ class Pool final : public AnyPool {
     const size_t action_size_;
     // Last: the threads end before what they work on.
     Team team_;
-    Turns turns_;
+    Turns turns_, long_turns_;
     Tickets tickets_;
 };
 

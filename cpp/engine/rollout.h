@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -29,14 +30,22 @@ class RowPolicy {
         size_t observation, action, taken, steps, rows;
     };
 
+    // What a thread works in while it asks.
+    class Room {
+      public:
+        virtual ~Room() = default;
+    };
+
     virtual ~RowPolicy() = default;
     virtual Sizes sizes() const = 0;
+    virtual std::unique_ptr<Room> room() const = 0;
 
     // Chooses for the rows from `first` on and before `last` in a step of a rollout. Each array
     // begins with row 0: what the rows show, the actions to be kept, and the same as environments
     // take them. False if some row has no action that an environment could take.
-    virtual bool act(size_t step, size_t first, size_t last, const std::byte* observations,
-                     std::byte* actions, std::byte* taken) const = 0;
+    virtual bool act(Room& room, size_t step, size_t first, size_t last,
+                     const std::byte* observations, std::byte* actions,
+                     std::byte* taken) const = 0;
 };
 
 // Where a rollout is kept, one step after another, and in each one row after another.
@@ -95,10 +104,12 @@ class Rollout {
     template <class MayStep, class Step>
     void run(size_t first, size_t last, Nanoseconds deadline, const Buffers& out, Autoreset mode,
              const MayStep& may_step, const Step& step) {
+        const std::unique_ptr<RowPolicy::Room> room = policy_.room();
         for (size_t end = first; first < last; first = end) {
             // Rows that threads shared differently before may be at different steps.
             while (end < last && made_[end] == made_[first]) ++end;
-            run_together(first, end, deadline, out, mode, may_step, step);
+            const auto choose = [&](size_t step) { return chosen(*room, step, first, end); };
+            run_together(first, end, deadline, out, mode, may_step, choose, step);
         }
     }
 
@@ -120,12 +131,13 @@ class Rollout {
     const std::byte* kept(const RolloutEnd& end) const { return kept_[end.row].data() + end.place; }
 
   private:
-    template <class MayStep, class Step>
+    template <class MayStep, class Choose, class Step>
     void run_together(size_t first, size_t last, Nanoseconds deadline, const Buffers& out,
-                      Autoreset mode, const MayStep& may_step, const Step& step) {
+                      Autoreset mode, const MayStep& may_step, const Choose& choose,
+                      const Step& step) {
         size_t number = made_[first];
         while (number < last_step_.load(std::memory_order_relaxed) && may_step(first, last)) {
-            if (!choose(number, first, last) || !step(first, last)) {
+            if (!choose(number) || !step(first, last)) {
                 stop_before(number);
                 break;
             }
@@ -136,9 +148,9 @@ class Rollout {
         std::fill(made_.begin() + first, made_.begin() + last, number);
     }
 
-    bool choose(size_t step, size_t first, size_t last) const {
+    bool chosen(RowPolicy::Room& room, size_t step, size_t first, size_t last) const {
         const size_t before = step * rows_;
-        return policy_.act(step, first, last,
+        return policy_.act(room, step, first, last,
                            arrays_.observations + before * arrays_.observation_bytes,
                            arrays_.actions + before * arrays_.action_bytes, arrays_.taken);
     }

@@ -25,8 +25,9 @@ class Turns final : public TeamWork {
   public:
     // `adaptive`: helpers are used where they pay off, otherwise in every turn. `before_long_wait`
     // is called by whoever calls run(), at most once per turn, when helpers keep it waiting: they
-    // may wait in turn for something that it holds.
-    Turns(Team& team, size_t rows, bool adaptive, std::function<void()> before_long_wait = nullptr)
+    // may wait in turn for something that it holds. `most_pieces`: of a thread's rows.
+    Turns(Team& team, size_t rows, bool adaptive, std::function<void()> before_long_wait = nullptr,
+          size_t most_pieces = 6)
         : team_(team),
           rows_(rows),
           shares_(team.size()),
@@ -73,7 +74,6 @@ class Turns final : public TeamWork {
     }
 
   private:
-    static constexpr size_t most_pieces = 6;
     // Longer than a turn that is short enough for its caller to keep what others may want.
     static constexpr Nanoseconds long_wait = 100'000;
     static constexpr Nanoseconds worth_calling = 30'000;

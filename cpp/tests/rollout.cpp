@@ -1,9 +1,9 @@
 // Rollouts: the numbers of steps one by one, whatever threads, deadlines, plans and failures do.
 #include "engine/rollout.h"
 
-#include <atomic>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -56,7 +56,8 @@ struct Chooser final : RowPolicy {
         for (int64_t& each : noise) each = static_cast<int64_t>(generator() % 3);
     }
     Sizes sizes() const override { return {sizeof(double), sizeof(int64_t), 8, steps_, rows_}; }
-    bool act(size_t step, size_t first, size_t last, const std::byte* observations,
+    std::unique_ptr<Room> room() const override { return std::make_unique<Room>(); }
+    bool act(Room&, size_t step, size_t first, size_t last, const std::byte* observations,
              std::byte* actions, std::byte* taken) const override {
         for (size_t row = first; row < last; ++row) {
             const double seen = reinterpret_cast<const double*>(observations)[row];
@@ -129,7 +130,8 @@ void check_same_as_single_steps(Autoreset mode, unsigned threads, Nanoseconds pa
     size_t next_end = 0;
     std::vector<int64_t> actions(rows), taken(rows);
     for (size_t step = 0; step < steps; ++step) {
-        policy.act(step, 0, rows, other.observations[0].data(), Kept::bytes(actions),
+        RowPolicy::Room room;
+        policy.act(room, step, 0, rows, other.observations[0].data(), Kept::bytes(actions),
                    Kept::bytes(taken));
         other.step(actions);
         for (size_t row = 0; row < rows; ++row) {
