@@ -1,0 +1,98 @@
+// Vectors of floats as the compiler knows them, and functions of them. Included by kernels_code.h
+// within the namespace of an instruction set; nothing here is visible to another file, lest the
+// linker take one instruction set's copy of a function for another's.
+
+typedef float Vector __attribute__((vector_size(lanes * 4)));
+typedef float Unaligned __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+typedef int32_t Integers __attribute__((vector_size(lanes * 4)));
+
+#define ENVFLEET_INLINE static inline __attribute__((always_inline))
+
+ENVFLEET_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
+ENVFLEET_INLINE void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
+ENVFLEET_INLINE Vector all(float value) { return Vector{} + value; }
+ENVFLEET_INLINE Integers bits(Vector value) { return reinterpret_cast<Integers>(value); }
+ENVFLEET_INLINE Vector from_bits(Integers value) { return reinterpret_cast<Vector>(value); }
+
+// The lanes added up pair by pair.
+ENVFLEET_INLINE float sum(Vector value) {
+    float parts[lanes];
+    store(parts, value);
+    for (int width = lanes / 2; width > 0; width /= 2) {
+        for (int i = 0; i < width; ++i) parts[i] += parts[i + width];
+    }
+    return parts[0];
+}
+
+// The quotient of two polynomials, within 3 units in the last place. NaN stays NaN: no comparison
+// with it holds.
+ENVFLEET_INLINE Vector tanh_of(Vector x) {
+    const float largest = 7.90531110763549805f;  // where the result is 1 to the last bit
+    x = x > largest ? all(largest) : x;
+    x = x < -largest ? all(-largest) : x;
+    const Vector z = x * x;
+    Vector p = all(-2.76076847742355e-16f);
+    p = p * z + 2.00018790482477e-13f;
+    p = p * z + -8.60467152213735e-11f;
+    p = p * z + 5.12229709037114e-08f;
+    p = p * z + 1.48572235717979e-05f;
+    p = p * z + 6.37261928875436e-04f;
+    p = p * z + 4.89352455891786e-03f;
+    Vector q = all(1.19825839466702e-06f);
+    q = q * z + 1.18534705686654e-04f;
+    q = q * z + 2.26843463243900e-03f;
+    q = q * z + 4.89352518554385e-03f;
+    return x * p / q;
+}
+
+// Within 2 units in the last place; 0 below the smallest normal number, infinite above the largest.
+ENVFLEET_INLINE Vector exp_of(Vector x) {
+    const float largest = 88.7228391f, smallest = -87.3365448f;
+    Vector within = x > largest ? all(largest) : x;
+    within = within < smallest ? all(smallest) : within;
+    // Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
+    const float magic = 12582912.0f;
+    const Vector shifted = within * 1.44269504088896341f + magic;
+    const Vector n = shifted - magic;
+    const Vector r = (within - n * 0.693359375f) - n * -2.12194440e-4f;
+    Vector p = all(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    // Times 2^n in two halves: 2^128 alone would be infinite.
+    const Integers whole = __builtin_convertvector(n, Integers);
+    const Integers half = whole >> 1;
+    const Vector power = p * from_bits((half + 127) << 23) * from_bits((whole - half + 127) << 23);
+    Vector result = x > largest ? all(__builtin_inff()) : power;
+    result = x < smallest ? all(0.0f) : result;
+    return x != x ? x : result;
+}
+
+// Of positive normal numbers, within 2 units in the last place; what is not positive gives NaN,
+// infinity and NaN give themselves.
+ENVFLEET_INLINE Vector log_of(Vector x) {
+    const Integers raw = bits(x);
+    // The mantissa between sqrt(1/2) and sqrt(2), and the power of 2 that goes with it.
+    const Integers exponent = (raw - 0x3f3504f3) >> 23;
+    const Vector m = from_bits(raw - (exponent << 23)) - 1.0f;
+    const Vector e = __builtin_convertvector(exponent, Vector);
+    const Vector z = m * m;
+    Vector p = all(7.0376836292e-2f);
+    p = p * m + -1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m + -1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m + -1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m + -2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    Vector y = p * m * z;
+    y = y + e * -2.12194440e-4f;
+    y = y - 0.5f * z;
+    Vector result = (m + y) + e * 0.693359375f;
+    result = x == __builtin_inff() ? x : result;
+    return x > 0.0f ? result : all(__builtin_nanf(""));
+}

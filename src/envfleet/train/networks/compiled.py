@@ -1,0 +1,60 @@
+"""Perceptrons of ours as compiled code sees them: the same weights, in torch's own memory.
+
+Parameters are read where torch keeps them, so a compiled perceptron is always current; only a parameter that is
+replaced by another tensor, not changed in place, leaves it behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from envfleet import _learner
+from envfleet.train.networks.encoders import Encoder, VectorEncoder
+from envfleet.train.networks.networks import Perceptron
+from envfleet.train.observations import Array
+
+
+def why_not_compiled(body: nn.Module) -> str | None:
+    """Why compiled code cannot take this network, as a part of a sentence; None if it can."""
+    if type(body) is not Perceptron:
+        return f"a network of your own ({type(body).__name__})"
+    if not isinstance(body.encoder, VectorEncoder):
+        return f"observations that are no vectors ({type(body.encoder).__name__})"
+    if any(parameter.device.type != "cpu" for parameter in body.parameters()):
+        return "networks on a device other than the CPU"
+    return None
+
+
+def compiled_perceptron(body: nn.Module, kernels: str | None = None) -> _learner.Perceptron:
+    """A compiled perceptron on the parameters and statistics of one of ours; see `why_not_compiled`.
+
+    Args:
+        body: the network, such as an actor's or a critic's `body`.
+        kernels: one of `_learner.kernel_names()`; None takes the best this processor has.
+    """
+    assert isinstance(body, Perceptron), why_not_compiled(body)
+    linear = [layer for layer in body.layers if isinstance(layer, nn.Linear)]
+    layers = [(layer.weight.detach(), layer.bias.detach()) for layer in linear]
+    return _learner.Perceptron(layers, activation_of(body.layers), statistics_of(body.encoder), kernels)
+
+
+def activation_of(layers: nn.Sequential) -> str:
+    """The name of the activation function between layers; any, if there is one layer only."""
+    return "relu" if any(isinstance(layer, nn.ReLU) for layer in layers) else "tanh"
+
+
+def statistics_of(encoder: Encoder) -> tuple[Tensor, Tensor, Tensor, float] | None:
+    """What observations are normalised by, if they are."""
+    assert isinstance(encoder, VectorEncoder)
+    normalizer = encoder.normalizer
+    return None if normalizer is None else (normalizer.count, normalizer.mean, normalizer.m2, normalizer.clip)
+
+
+def numbers_for(encoder: Encoder, observations: Array) -> Array:
+    """Observations in a type that compiled code takes, float32 or float64, such that nothing is lost before they are
+    normalised; as they are where they already have it."""
+    assert isinstance(encoder, VectorEncoder)
+    if observations.dtype in (np.float32, np.float64):
+        return np.ascontiguousarray(observations)
+    return observations.astype(np.float32 if encoder.normalizer is None else np.float64)
