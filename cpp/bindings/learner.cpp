@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/perceptron.h"
+#include "bindings/policy.h"
 
 namespace envfleet {
 namespace {
@@ -41,6 +42,7 @@ nb::object forward(TorchPerceptron& self,
 }  // namespace
 
 NB_MODULE(_learner, module) {
+    bind_policy(module);
     module.def("kernel_names", &learner::kernel_names);
 
     nb::class_<TorchPerceptron>(module, "Perceptron")

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from envfleet._native import RowPolicy
+
 def kernel_names() -> list[str]: ...
 
 class Perceptron:
@@ -22,3 +24,21 @@ class Perceptron:
     @property
     def kernels(self) -> str: ...
     def forward(self, observations: npt.NDArray[np.float32 | np.float64]) -> npt.NDArray[np.float32]: ...
+
+class Policy(RowPolicy):
+    def __init__(
+        self,
+        network: Perceptron,
+        head: str,
+        sizes: list[int],
+        starts: list[int],
+        sees_doubles: bool,
+        takes_doubles: bool,
+        steps: int,
+        rows: int,
+        noise: npt.NDArray[np.float32] | None,
+        log_deviations: npt.NDArray[np.float32] | None,
+        bounds: tuple[list[float], ...] | None,
+        judges: bool,
+    ) -> None: ...
+    def act(self, step: int, observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> bool: ...

@@ -15,6 +15,7 @@ from torch import Tensor
 from envfleet.errors import NonFiniteError
 from envfleet.train.config import TrainConfig
 from envfleet.train.finite import check_weights, first_exceeding
+from envfleet.train.networks.compiled_policy import CompiledPolicy, why_no_compiled_policy
 from envfleet.train.networks.modes import evaluation_mode
 from envfleet.train.networks.networks import Actor
 from envfleet.train.observations import Array, Observations, map_leaves, to_tensors
@@ -53,6 +54,24 @@ class Agent:
         self._to_bounds: ActionMap | None = None
         if isinstance(action_space, spaces.Box):
             self._to_bounds = ActionMap.between(action_space.low, action_space.high)
+        self._compiled: CompiledPolicy | None = None
+
+    @property
+    def action_map(self) -> ActionMap | None:
+        """What maps the policy's actions onto the bounds of the action space, if it has any."""
+        return self._to_bounds
+
+    @property
+    def compiled(self) -> CompiledPolicy | None:
+        """What takes the likeliest actions in compiled code; None if torch computes them."""
+        is_wanted = getattr(self.config, "learner", "torch") != "torch"
+        if self._compiled is None and is_wanted and why_no_compiled_policy(self.actor) is None:
+            self._compiled = CompiledPolicy(self.actor, noise_steps=0)
+        return self._compiled
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the compiled form, which is made again where it is needed."""
+        return {**self.__dict__, "_compiled": None}
 
     @torch.inference_mode()
     def act(self, observations: Observations, deterministic: bool = True) -> Array:
@@ -67,6 +86,9 @@ class Agent:
         _check_batch(self.observation_space, observations, "observations")
         # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
         plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
+        quick = self.compiled.likeliest(plain) if deterministic and self.compiled is not None else None
+        if quick is not None:
+            return quick if self._to_bounds is None else self._to_bounds(quick)
         with evaluation_mode(self.actor) if self.actor.training else nullcontext():
             outputs = self.actor(to_tensors(plain, self.device))
         self._check_outputs(outputs, plain)

@@ -24,6 +24,7 @@ from envfleet.train.algorithms.reward_scaling import RewardScaling
 from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
+from envfleet.train.networks.compiled_policy import CompiledPolicy, why_no_compiled_policy
 from envfleet.train.networks.distributions import distribution_for
 from envfleet.train.networks.modes import TrainingMode
 from envfleet.train.networks.networks import Actor, Critic, Layout, Networks, Perceptron, observe
@@ -116,7 +117,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
         self._training_mode = TrainingMode(self.actor, self.critic)
-        self._policy = make_policy(self.actor, task, config.rollout_steps)
+        is_compiled = getattr(config, "learner", "torch") != "torch"
+        self._policy = make_policy(self.actor, task, config.rollout_steps, compiled=is_compiled)
         self._rewards = reward_scaling_for(config, task)
         self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, config.adam_beta2)
         self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, config.adam_beta2)
@@ -134,6 +136,11 @@ class OnPolicyLearner(ABC, Generic[Config]):
     def act(self, observations: Observations, env_ids: Rows | None = None) -> Array:  # noqa: ARG002  nobody is special
         """Actions drawn from the policy, one per row."""
         return self._policy(observations)
+
+    @property
+    def compiled_policy(self) -> CompiledPolicy | None:
+        """What draws the actions, if that is compiled code."""
+        return self._policy if isinstance(self._policy, CompiledPolicy) else None
 
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
@@ -332,8 +339,10 @@ def make_critic(task: Task, layout: Layout) -> Critic:
     return Critic(body).to(task.device).eval()
 
 
-def make_policy(actor: Actor, task: Task, steps: int) -> Policy:
+def make_policy(actor: Actor, task: Task, steps: int, *, compiled: bool = False) -> Policy:
     """A function that draws actions from the actor's policy; `steps` is how often it is called per rollout."""
+    if compiled and why_no_compiled_policy(actor) is None:
+        return CompiledPolicy(actor, steps)
     if QuickPolicy.suits(actor, task.num_envs, task.device):
         return QuickPolicy(actor, steps)
 
