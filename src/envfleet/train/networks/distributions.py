@@ -86,8 +86,8 @@ class MultiCategorical(ActionDistribution):
     def __init__(self, nvec: Array, start: Array) -> None:
         self.outputs = int(nvec.sum())
         self._shape = nvec.shape
-        self._sizes: list[int] = nvec.ravel().tolist()
-        self._start = torch.from_numpy(start.ravel().astype(np.int64))
+        self.sizes: list[int] = nvec.ravel().tolist()
+        self.start = torch.from_numpy(start.ravel().astype(np.int64))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int64[batch, *shape]."""
@@ -99,7 +99,7 @@ class MultiCategorical(ActionDistribution):
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         """Log-probabilities of all choices together, [batch]."""
-        choices = actions.reshape(-1, len(self._sizes)) - self._start.to(actions.device)
+        choices = actions.reshape(-1, len(self.sizes)) - self.start.to(actions.device)
         parts = zip(self._parts(outputs), choices.unbind(-1), strict=True)
         return torch.stack([_categorical_log_prob(logits, choice) for logits, choice in parts]).sum(0)
 
@@ -108,10 +108,10 @@ class MultiCategorical(ActionDistribution):
         return torch.stack([_categorical_entropy(logits) for logits in self._parts(outputs)]).sum(0)
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(outputs, self._sizes, dim=-1)
+        return torch.split(outputs, self.sizes, dim=-1)
 
     def _assembled(self, choices: list[Tensor]) -> Tensor:
-        actions = torch.stack(choices, dim=-1) + self._start.to(choices[0].device)
+        actions = torch.stack(choices, dim=-1) + self.start.to(choices[0].device)
         return actions.reshape(-1, *self._shape)
 
 
