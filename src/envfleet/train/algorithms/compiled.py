@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
 
-_FREE_OF_TORCH = 4_096
-"""Multiplications a sample below which torch's calls cost more than its arithmetic, whatever the batch."""
-
 
 class CompiledUpdate(ABC, Generic[Config]):
     """One update of an actor and a critic from a batch, and the critic's values.
@@ -74,11 +71,26 @@ class CompiledUpdate(ABC, Generic[Config]):
         self._bound_to: tuple[int, ...] = ()
         self._update: _learner.OnPolicy
 
+    @staticmethod
+    def why_not(config: Config, actor: Actor, critic: Critic) -> str | None:  # noqa: ARG004
+        """Why compiled code cannot train these networks, as a part of a sentence; None if it can."""
+        reason = why_not_compiled(actor.body) or why_not_compiled(critic.body)
+        if reason is None and type(actor.distribution) not in _HEADS:
+            reason = f"the distribution is not one of envfleet's ({type(actor.distribution).__name__})"
+        return reason
+
+    @property
+    def kernels(self) -> str:
+        """The instruction set that is used."""
+        return self._values.kernels
+
     def values(self, observations: Tensors) -> Tensor:
         """What the critic says of observations, float32[batch]."""
         assert isinstance(observations, Tensor)
         assert isinstance(self._critic.body, Perceptron)
-        return torch.from_numpy(self._values.forward(numbers_for(self._critic.body.encoder, observations.numpy()))[:, 0])
+        return torch.from_numpy(
+            self._values.forward(numbers_for(self._critic.body.encoder, observations.numpy()))[:, 0]
+        )
 
     @abstractmethod
     def __call__(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
@@ -161,12 +173,19 @@ class CompiledPPO(CompiledUpdate[PPOConfig]):
         return {**means, "approx_kl": epochs[-1][3], "epochs": float(len(epochs))}
 
 
-def why_not(config: TrainConfig, actor: Actor, critic: Critic) -> str | None:
-    """Why compiled code cannot train these networks, as a part of a sentence; None if it can."""
-    reason = why_not_compiled(actor.body) or why_not_compiled(critic.body)
-    if reason is None and type(actor.distribution) not in _HEADS:
-        reason = f"a distribution of your own ({type(actor.distribution).__name__})"
-    return reason
+def choose(config: TrainConfig, cannot: str | None, slower: str | None = None) -> str | None:
+    """Why torch is to compute the updates; None if compiled code is.
+
+    Args:
+        config: says what is wanted.
+        cannot: why compiled code cannot, if so.
+        slower: why torch is faster, if it is.
+    """
+    if config.learner == "torch":
+        return "learner='torch'"
+    if config.learner == "compiled" and cannot is not None:
+        raise ValueError(f"learner='compiled' is not possible: {cannot}; use learner='auto', which takes torch here.")
+    return cannot or (slower if config.learner == "auto" else None)
 
 
 def head_of(distribution: ActionDistribution) -> tuple[str, list[int]]:

@@ -21,11 +21,11 @@ from envfleet.train.observations import Array
 def why_not_compiled(body: nn.Module) -> str | None:
     """Why compiled code cannot take this network, as a part of a sentence; None if it can."""
     if type(body) is not Perceptron:
-        return f"a network of your own ({type(body).__name__})"
+        return f"the networks are not envfleet's ({type(body).__name__})"
     if not isinstance(body.encoder, VectorEncoder):
-        return f"observations that are no vectors ({type(body.encoder).__name__})"
+        return "observations are no vectors of numbers"
     if any(parameter.device.type != "cpu" for parameter in body.parameters()):
-        return "networks on a device other than the CPU"
+        return "the networks are not on the CPU"
     return None
 
 
