@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "bindings/on_policy.h"
 #include "bindings/perceptron.h"
 #include "bindings/policy.h"
 
@@ -39,6 +40,21 @@ nb::object forward(TorchPerceptron& self,
     return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(memory, {rows, outputs}, owner));
 }
 
+// The gradients the last step was taken with, before they were shortened: one flat array a
+// parameter.
+nb::list gradients(TorchTrainable& self) {
+    nb::list result;
+    learner::Adam& adam = self.network().adam();
+    for (size_t i = 0; i < adam.size(); ++i) {
+        const size_t count = static_cast<size_t>(adam.parameter(i).count);
+        auto* memory = new float[count];
+        nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+        std::copy_n(adam.gradient(i), count, memory);
+        result.append(nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(memory, {count}, owner)));
+    }
+    return result;
+}
+
 }  // namespace
 
 NB_MODULE(_learner, module) {
@@ -62,6 +78,36 @@ NB_MODULE(_learner, module) {
                      [](const TorchPerceptron& self) { return self.network().kernels().name; })
         .def("forward", &forward<float>, nb::arg("observations").noconvert())
         .def("forward", &forward<double>, nb::arg("observations").noconvert());
+
+    nb::class_<TorchTrainable>(module, "Trainable")
+        .def(
+            "__init__",
+            [](TorchTrainable* self, std::vector<ParameterArrays> parameters,
+               const std::string& activation, std::optional<StatisticsArrays> statistics,
+               std::optional<std::string> kernels) {
+                new (self) TorchTrainable(std::move(parameters), activation, std::move(statistics),
+                                          chosen_kernels(kernels));
+            },
+            nb::arg("parameters"), nb::arg("activation"), nb::arg("statistics").none() = nb::none(),
+            nb::arg("kernels").none() = nb::none())
+        .def("gradients", &gradients);
+
+    nb::class_<OnPolicy>(module, "OnPolicy")
+        .def(nb::init<nb::object, nb::object, const std::string&, std::vector<ptrdiff_t>>(),
+             nb::arg("actor"), nb::arg("critic"), nb::arg("head"), nb::arg("sizes"))
+        .def("load", &OnPolicy::load<float>, nb::arg("observations").noconvert(),
+             nb::arg("choices").none(), nb::arg("numbers").none(), nb::arg("advantages"),
+             nb::arg("returns"))
+        .def("load", &OnPolicy::load<double>, nb::arg("observations").noconvert(),
+             nb::arg("choices").none(), nb::arg("numbers").none(), nb::arg("advantages"),
+             nb::arg("returns"))
+        .def("remember_policy", &OnPolicy::remember_policy)
+        .def("ppo_epoch", &OnPolicy::ppo_epoch, nb::arg("order"), nb::kw_only(),
+             nb::arg("minibatch"), nb::arg("entropy_coef"), nb::arg("normalize_advantages"),
+             nb::arg("clip_range"), nb::arg("actor"), nb::arg("critic"), nb::arg("together"))
+        .def("a2c", &OnPolicy::a2c, nb::kw_only(), nb::arg("critic_updates"),
+             nb::arg("entropy_coef"), nb::arg("normalize_advantages"), nb::arg("actor"),
+             nb::arg("critic"));
 }
 
 }  // namespace envfleet

@@ -18,7 +18,7 @@ namespace envfleet {
 
 // What a perceptron's outputs are: logits of one or more choices, logits of switches, the means of
 // Gaussians; or means, then log deviations, of Gaussians that are squashed by tanh.
-enum class Head { choices, switches, normal, squashed };
+enum class Head { categorical, bernoulli, normal, squashed };
 
 // How a policy's actions are mapped onto an environment's bounds: as wrappers.ActionMap does.
 struct ActionBounds {
@@ -72,9 +72,9 @@ class PerceptronPolicy : public RowPolicy {
 
     Sizes sizes() const override {
         const size_t seen = setup_.sees_doubles ? sizeof(double) : sizeof(float);
-        const size_t number = setup_.head == Head::choices    ? sizeof(int64_t)
-                              : setup_.head == Head::switches ? sizeof(int8_t)
-                                                              : sizeof(float);
+        const size_t number = setup_.head == Head::categorical ? sizeof(int64_t)
+                              : setup_.head == Head::bernoulli ? sizeof(int8_t)
+                                                               : sizeof(float);
         const bool is_wider = number == sizeof(float) && setup_.takes_doubles;
         return {static_cast<size_t>(network_.inputs()) * seen, parts() * number,
                 parts() * (is_wider ? sizeof(double) : number), noise_.steps, noise_.rows};
@@ -118,13 +118,15 @@ class PerceptronPolicy : public RowPolicy {
         const float* noise;
 
         float operator[](size_t i) const { return first[static_cast<ptrdiff_t>(i) * apart]; }
-        float noisy(size_t i) const { return noise == nullptr ? (*this)[i] : (*this)[i] + noise[i]; }
+        float noisy(size_t i) const {
+            return noise == nullptr ? (*this)[i] : (*this)[i] + noise[i];
+        }
     };
 
     size_t outputs() const { return static_cast<size_t>(network_.outputs()); }
     // Numbers in an action.
     size_t parts() const {
-        if (setup_.head == Head::choices) return setup_.sizes.size();
+        if (setup_.head == Head::categorical) return setup_.sizes.size();
         return setup_.head == Head::squashed ? outputs() / 2 : outputs();
     }
     const float* noise_of(size_t step, size_t row) const {
@@ -159,9 +161,9 @@ class PerceptronPolicy : public RowPolicy {
 
     bool decide(const Outputs& found, size_t row, std::byte* actions, std::byte* taken) const {
         switch (setup_.head) {
-            case Head::choices:
+            case Head::categorical:
                 return choose(found, row, actions, taken);
-            case Head::switches:
+            case Head::bernoulli:
                 return throw_switches(found, row, actions, taken);
             default:
                 return move(found, row, actions, taken);

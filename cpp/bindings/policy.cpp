@@ -27,8 +27,8 @@ using Bound = std::vector<double>;
 using Bounds = std::tuple<Bound, Bound, Bound, Bound, Bound, Bound>;
 
 Head head_named(const std::string& name) {
-    if (name == "choices") return Head::choices;
-    if (name == "switches") return Head::switches;
+    if (name == "categorical") return Head::categorical;
+    if (name == "bernoulli") return Head::bernoulli;
     if (name == "normal") return Head::normal;
     if (name == "squashed") return Head::squashed;
     throw std::invalid_argument("There is no head called \"" + name + "\".");
@@ -49,7 +49,7 @@ void check(const learner::Perceptron& network, const PolicySetup& setup,
         if (!holds) throw std::invalid_argument(std::string("policy: ") + what);
     };
     need(setup.sizes.size() == setup.starts.size(), "expected a first action for each choice");
-    if (setup.head == Head::choices) {
+    if (setup.head == Head::categorical) {
         need(!setup.sizes.empty() && std::all_of(setup.sizes.begin(), setup.sizes.end(),
                                                  [](int64_t size) { return size > 0; }),
              "expected choices among one action or more");
@@ -79,7 +79,8 @@ class TorchPolicy final : public PerceptronPolicy {
           log_deviations_(std::move(log_deviations)),
           room_(room()) {}
 
-    // One step of all rows, with the statistics and deviations of now. False if a row has no action.
+    // One step of all rows, with the statistics and deviations of now. False if a row has no
+    // action.
     bool act_once(size_t step, const Bytes& observations, const Bytes& actions) {
         const Sizes needed = sizes();
         if (step >= needed.steps || observations.nbytes() != needed.rows * needed.observation ||
@@ -104,7 +105,8 @@ class TorchPolicy final : public PerceptronPolicy {
 
 void bind_policy(nb::module_& module) {
     nb::module_::import_("envfleet._native");  // which knows what a RowPolicy is
-    nb::class_<TorchPolicy, RowPolicy>(module, "Policy", "A perceptron whose outputs become actions.")
+    nb::class_<TorchPolicy, RowPolicy>(module, "Policy",
+                                       "A perceptron whose outputs become actions.")
         .def(
             "__init__",
             [](TorchPolicy* self, nb::object network, const std::string& head,
@@ -112,21 +114,18 @@ void bind_policy(nb::module_& module) {
                bool takes_doubles, size_t steps, size_t rows, std::optional<Noise> noise,
                std::optional<FloatArray> log_deviations, const std::optional<Bounds>& bounds,
                bool judges) {
-                PolicySetup setup{head_named(head),
-                                  std::move(sizes),
-                                  std::move(starts),
-                                  log_deviations ? log_deviations->data() : nullptr,
-                                  sees_doubles,
-                                  bounds_of(bounds),
-                                  takes_doubles,
-                                  judges};
+                PolicySetup setup{
+                    head_named(head),  std::move(sizes),
+                    std::move(starts), log_deviations ? log_deviations->data() : nullptr,
+                    sees_doubles,      bounds_of(bounds),
+                    takes_doubles,     judges};
                 check(nb::cast<const TorchPerceptron&>(network).network(), setup, noise,
                       log_deviations);
                 if (noise && (noise->shape(0) < steps || noise->shape(1) != rows)) {
                     throw std::invalid_argument("policy: the noise does not fit steps and rows");
                 }
-                new (self) TorchPolicy(std::move(network), std::move(setup), std::move(noise), steps,
-                                       rows, std::move(log_deviations));
+                new (self) TorchPolicy(std::move(network), std::move(setup), std::move(noise),
+                                       steps, rows, std::move(log_deviations));
             },
             nb::arg("network"), nb::arg("head"), nb::arg("sizes"), nb::arg("starts"),
             nb::arg("sees_doubles"), nb::arg("takes_doubles"), nb::arg("steps"), nb::arg("rows"),

@@ -106,7 +106,8 @@ class PyRollout {
         for (size_t i = 0; i < kinds.size(); ++i) {
             const bool is_number =
                 kinds[i].at_step && !kinds[i].marks_integers && kinds[i].shape.empty();
-            const bool is_asked = std::find(names.begin(), names.end(), kinds[i].name) != names.end();
+            const bool is_asked =
+                std::find(names.begin(), names.end(), kinds[i].name) != names.end();
             if (is_number && is_asked) kept.emplace_back(kinds[i].name, i);
         }
         return kept;

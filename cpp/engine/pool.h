@@ -104,8 +104,7 @@ class Pool final : public AnyPool {
                 [&](size_t first, size_t last) {
                     if (!all_allowed(first, last, rollout.taken())) return false;
                     step_rows(first, last, rollout.taken());
-                    return !failures_.first(
-                        [&](size_t env) { return env >= first && env < last; });
+                    return !failures_.first([&](size_t env) { return env >= first && env < last; });
                 });
         });
     }

@@ -44,13 +44,12 @@ class RowPolicy {
     // begins with row 0: what the rows show, the actions to be kept, and the same as environments
     // take them. False if some row has no action that an environment could take.
     virtual bool act(Room& room, size_t step, size_t first, size_t last,
-                     const std::byte* observations, std::byte* actions,
-                     std::byte* taken) const = 0;
+                     const std::byte* observations, std::byte* actions, std::byte* taken) const = 0;
 };
 
 // Where a rollout is kept, one step after another, and in each one row after another.
 struct RolloutArrays {
-    std::byte* observations;  // of one step more: what the first step begins with is there already
+    std::byte* observations;   // of one step more: what the first step begins with is there already
     size_t observation_bytes;  // of a row
     std::byte* actions;
     size_t action_bytes;

@@ -66,6 +66,29 @@ struct Kernels {
     float (*squared_norm)(const float* values, ptrdiff_t count);
     void (*adam)(float* parameter, float* mean, float* square, const float* gradient,
                  ptrdiff_t count, const AdamStep&);
+
+    // Heads and losses, [..][width] each. Of one choice among `size`: logits become
+    // log-probabilities, log_prob is added to, entropy is written.
+    void (*choice_forward)(float* logits, ptrdiff_t size, ptrdiff_t width, const int32_t* choices,
+                           float* log_prob, float* entropy);
+    void (*choice_backward)(const float* log_probs, ptrdiff_t size, ptrdiff_t width,
+                            const int32_t* choices, const float* log_prob_slope,
+                            const float* entropy, float entropy_slope, float* delta);
+    // Of `size` switches together: log_prob and entropy are written.
+    void (*switch_forward)(const float* logits, ptrdiff_t size, ptrdiff_t width,
+                           const float* switches, float* log_prob, float* entropy);
+    void (*switch_backward)(const float* logits, ptrdiff_t size, ptrdiff_t width,
+                            const float* switches, const float* log_prob_slope, float entropy_slope,
+                            float* delta);
+    // Of one Gaussian component: log_prob is added to; scaled = (value - mean) / deviation.
+    void (*normal_forward)(const float* mean, ptrdiff_t width, const float* values,
+                           float inverse_deviation, float constant, float* scaled, float* log_prob);
+    // PPO's clipped surrogate: its terms, the estimates of the divergence and 1 where it was
+    // clipped, and d (-scale * surrogate) / d log_prob.
+    void (*clipped_surrogate)(const float* log_prob, const float* old_log_prob,
+                              const float* advantages, ptrdiff_t width, float clip_range,
+                              float scale, float* surrogate, float* divergence, float* clipped,
+                              float* log_prob_slope);
     // target += share * (source - target)
     void (*approach)(float* target, const float* source, ptrdiff_t count, float share);
 };

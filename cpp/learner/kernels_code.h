@@ -192,23 +192,125 @@ void approach(float* __restrict target, const float* __restrict source, ptrdiff_
     for (ptrdiff_t i = 0; i < count; ++i) target[i] += share * (source[i] - target[i]);
 }
 
+void choice_forward(float* logits, ptrdiff_t size, ptrdiff_t width, const int32_t* choices,
+                    float* log_prob, float* entropy) {
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        float* column = logits + j;
+        Vector largest = load(column);
+        for (ptrdiff_t i = 1; i < size; ++i) {
+            const Vector x = load(column + i * width);
+            largest = x > largest ? x : largest;
+        }
+        Vector total = {};
+        for (ptrdiff_t i = 0; i < size; ++i) total += exp_of(load(column + i * width) - largest);
+        const Vector shift = largest + log_of(total);
+        const Integers choice = load_integers(choices + j);
+        Vector chosen = {}, disorder = {};
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Vector x = load(column + i * width) - shift;
+            store(column + i * width, x);
+            chosen = choice == static_cast<int32_t>(i) ? x : chosen;
+            disorder -= exp_of(x) * x;
+        }
+        store(log_prob + j, load(log_prob + j) + chosen);
+        store(entropy + j, disorder);
+    }
+}
+
+// d log p(choice) / d logit i = [i is the choice] - p(i);  d entropy / d logit i = -p(i) (log p(i)
+// + entropy).
+void choice_backward(const float* log_probs, ptrdiff_t size, ptrdiff_t width,
+                     const int32_t* choices, const float* log_prob_slope, const float* entropy,
+                     float entropy_slope, float* delta) {
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        const Integers choice = load_integers(choices + j);
+        const Vector slope = load(log_prob_slope + j), disorder = load(entropy + j);
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Vector x = load(log_probs + i * width + j), p = exp_of(x);
+            const Vector chosen = choice == static_cast<int32_t>(i) ? all(1.0f) : Vector{};
+            store(delta + i * width + j, slope * (chosen - p) - entropy_slope * p * (x + disorder));
+        }
+    }
+}
+
+// log p(switch) = switch * x - softplus(x);  entropy = softplus(x) - x * sigmoid(x).
+void switch_forward(const float* logits, ptrdiff_t size, ptrdiff_t width, const float* switches,
+                    float* log_prob, float* entropy) {
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        Vector likely = {}, disorder = {};
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Vector x = load(logits + i * width + j), tail = exp_of(-absolute(x));
+            const Vector softplus = (x > 0.0f ? x : Vector{}) + log_of(1.0f + tail);
+            likely += load(switches + i * width + j) * x - softplus;
+            disorder += softplus - x * sigmoid_of(x, tail);
+        }
+        store(log_prob + j, likely);
+        store(entropy + j, disorder);
+    }
+}
+
+void switch_backward(const float* logits, ptrdiff_t size, ptrdiff_t width, const float* switches,
+                     const float* log_prob_slope, float entropy_slope, float* delta) {
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        const Vector slope = load(log_prob_slope + j);
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Vector x = load(logits + i * width + j), tail = exp_of(-absolute(x));
+            const Vector p = sigmoid_of(x, tail), rest = sigmoid_of(-x, tail);
+            store(delta + i * width + j,
+                  slope * (load(switches + i * width + j) - p) - entropy_slope * x * p * rest);
+        }
+    }
+}
+
+void normal_forward(const float* mean, ptrdiff_t width, const float* values,
+                    float inverse_deviation, float constant, float* scaled, float* log_prob) {
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        const Vector z = (load(values + j) - load(mean + j)) * inverse_deviation;
+        store(scaled + j, z);
+        store(log_prob + j, load(log_prob + j) + (-0.5f * z * z - constant));
+    }
+}
+
+void clipped_surrogate(const float* log_prob, const float* old_log_prob, const float* advantages,
+                       ptrdiff_t width, float clip_range, float scale, float* surrogate,
+                       float* divergence, float* clipped, float* log_prob_slope) {
+    const float low = 1 - clip_range, high = 1 + clip_range;
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        const Vector log_ratio = load(log_prob + j) - load(old_log_prob + j);
+        const Vector ratio = exp_of(log_ratio), advantage = load(advantages + j);
+        Vector within = ratio < low ? all(low) : ratio;
+        within = within > high ? all(high) : within;
+        const Vector free = ratio * advantage, bound = within * advantage;
+        store(surrogate + j, free > bound ? bound : free);
+        store(divergence + j, ratio - 1.0f - log_ratio);
+        store(clipped + j, absolute(ratio - 1.0f) > clip_range ? all(1.0f) : Vector{});
+        store(log_prob_slope + j, free > bound ? Vector{} : -scale * free);
+    }
+}
+
 }  // namespace
 
 extern const Kernels ENVFLEET_KERNELS;
 const Kernels ENVFLEET_KERNELS = {
-    ENVFLEET_KERNELS_NAME,
-    multiply,
-    transpose,
-    tanh,
-    relu,
-    exp,
-    log,
-    tanh_slope,
-    relu_slope,
-    row_sums,
-    squared_norm,
-    adam,
-    approach,
+    .name = ENVFLEET_KERNELS_NAME,
+    .multiply = multiply,
+    .transpose = transpose,
+    .tanh = tanh,
+    .relu = relu,
+    .exp = exp,
+    .log = log,
+    .tanh_slope = tanh_slope,
+    .relu_slope = relu_slope,
+    .row_sums = row_sums,
+    .squared_norm = squared_norm,
+    .adam = adam,
+    .choice_forward = choice_forward,
+    .choice_backward = choice_backward,
+    .switch_forward = switch_forward,
+    .switch_backward = switch_backward,
+    .normal_forward = normal_forward,
+    .clipped_surrogate = clipped_surrogate,
+    .approach = approach,
 };
 
 }  // namespace envfleet::learner

@@ -14,6 +14,12 @@ ENVFLEET_INLINE Vector all(float value) { return Vector{} + value; }
 ENVFLEET_INLINE Integers bits(Vector value) { return reinterpret_cast<Integers>(value); }
 ENVFLEET_INLINE Vector from_bits(Integers value) { return reinterpret_cast<Vector>(value); }
 
+ENVFLEET_INLINE Integers load_integers(const int32_t* from) {
+    typedef int32_t Loose __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
+    return *reinterpret_cast<const Loose*>(from);
+}
+ENVFLEET_INLINE Vector absolute(Vector x) { return from_bits(bits(x) & 0x7fffffff); }
+
 // The lanes added up pair by pair.
 ENVFLEET_INLINE float sum(Vector value) {
     float parts[lanes];
@@ -95,4 +101,9 @@ ENVFLEET_INLINE Vector log_of(Vector x) {
     Vector result = (m + y) + e * 0.693359375f;
     result = x == __builtin_inff() ? x : result;
     return x > 0.0f ? result : all(__builtin_nanf(""));
+}
+
+// 1 / (1 + exp(-x)), given exp(-|x|).
+ENVFLEET_INLINE Vector sigmoid_of(Vector x, Vector tail) {
+    return (x > 0.0f ? all(1.0f) : tail) / (1.0f + tail);
 }

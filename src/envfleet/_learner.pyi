@@ -42,3 +42,43 @@ class Policy(RowPolicy):
         judges: bool,
     ) -> None: ...
     def act(self, step: int, observations: npt.NDArray[Any], actions: npt.NDArray[Any]) -> bool: ...
+
+class Trainable:
+    def __init__(
+        self,
+        parameters: list[tuple[Any, Any, Any, Any]],
+        activation: str,
+        statistics: tuple[Any, Any, Any, float] | None = None,
+        kernels: str | None = None,
+    ) -> None: ...
+    def gradients(self) -> list[npt.NDArray[np.float32]]: ...
+
+_Step = tuple[float, float, float, float, float]
+_Outcome = tuple[tuple[str, float] | None, list[float]]
+
+class OnPolicy:
+    def __init__(self, actor: Trainable, critic: Trainable, head: str, sizes: list[int]) -> None: ...
+    def load(
+        self,
+        observations: npt.NDArray[np.float32 | np.float64],
+        choices: npt.NDArray[np.int32] | None,
+        numbers: npt.NDArray[np.float32] | None,
+        advantages: npt.NDArray[np.float32],
+        returns: npt.NDArray[np.float32],
+    ) -> None: ...
+    def remember_policy(self) -> None: ...
+    def ppo_epoch(
+        self,
+        order: npt.NDArray[np.int64],
+        *,
+        minibatch: int,
+        entropy_coef: float,
+        normalize_advantages: bool,
+        clip_range: float,
+        actor: _Step,
+        critic: _Step,
+        together: bool,
+    ) -> _Outcome: ...
+    def a2c(
+        self, *, critic_updates: int, entropy_coef: float, normalize_advantages: bool, actor: _Step, critic: _Step
+    ) -> _Outcome: ...

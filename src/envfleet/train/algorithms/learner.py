@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.errors import NonFiniteError
+from envfleet.train.algorithms.compiled import CompiledUpdate, choose
 from envfleet.train.algorithms.returns import explained_variance, gae
 from envfleet.train.algorithms.reward_scaling import RewardScaling
 from envfleet.train.collecting import Policy, Rollout, Rows
@@ -32,6 +33,7 @@ from envfleet.train.networks.quick_policy import QuickPolicy
 from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
+_Values: TypeAlias = Callable[[Tensors], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ class Learner(Protocol):
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
             evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
         optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
+        plan: if it is there, a text that says what computes the updates and why.
     """
 
     rollout_steps: int
@@ -109,6 +112,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
     off_policy = False
     metrics: ClassVar[tuple[str, ...]]
     """What `update` returns, by name."""
+    compiled: ClassVar[type[CompiledUpdate[Any]] | None] = None
+    """What does the same as `update` in compiled code, if there is such a thing. It is not inherited."""
 
     def __init__(self, config: Config, task: Task) -> None:
         self.config = config
@@ -117,8 +122,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.actor = self.actor_for(config, task)
         self.critic = make_critic(task, layout_of(config))
         self._training_mode = TrainingMode(self.actor, self.critic)
-        is_compiled = getattr(config, "learner", "torch") != "torch"
-        self._policy = make_policy(self.actor, task, config.rollout_steps, compiled=is_compiled)
+        self._policy = make_policy(self.actor, task, config.rollout_steps, compiled=config.learner != "torch")
         self._rewards = reward_scaling_for(config, task)
         self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, config.adam_beta2)
         self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, config.adam_beta2)
@@ -127,6 +131,19 @@ class OnPolicyLearner(ABC, Generic[Config]):
             "actor": self.actor_optimizer,
             "critic": self.critic_optimizer,
         }
+        self._compiled, self.plan = self._choose()
+
+    def _choose(self) -> tuple[CompiledUpdate[Any] | None, str]:
+        """What computes the updates: compiled code, or None for torch; and a text that says so."""
+        config, compiled = self.config, vars(type(self)).get("compiled")
+        if compiled is None:
+            why = choose(config, "the algorithm is not one of envfleet's")
+        else:
+            why = choose(config, compiled.why_not(config, self.actor, self.critic))
+        if why is not None or compiled is None:
+            return None, f"torch: {why}"
+        made = compiled(config, self.actor, self.critic, self.actor_optimizer, self.critic_optimizer)
+        return made, f"compiled code ({made.kernels})"
 
     @classmethod
     def actor_for(cls, config: Config, task: Task) -> Actor:
@@ -152,9 +169,11 @@ class OnPolicyLearner(ABC, Generic[Config]):
         set_learning_rate(self.actor_optimizer, config.actor_lr * remaining)
         set_learning_rate(self.critic_optimizer, config.critic_lr * remaining)
         scale, gamma, lam = self._rewards.factor, config.gamma, config.gae_lambda
-        batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
+        values = self._compiled.values if self._compiled else self.critic
+        batch = make_batch(rollout, values, self.device, reward_scale=scale, gamma=gamma, lam=lam)
         with self._training_mode:
-            metrics = self.update(batch, config.entropy_coef * remaining)
+            update = self._compiled or self.update
+            metrics = update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
         observe(self.actor, batch.observations)
         observe(self.critic, batch.observations)
@@ -214,7 +233,13 @@ class Batch:
 
 
 def make_batch(
-    rollout: Rollout, critic: Critic, device: torch.device, *, reward_scale: float, gamma: float, lam: float
+    rollout: Rollout,
+    critic: Callable[[Tensors], Tensor],
+    device: torch.device,
+    *,
+    reward_scale: float,
+    gamma: float,
+    lam: float,
 ) -> Batch:
     """Values, advantages and returns of a rollout; rows that are no transition are left out."""
     values, next_values = values_along(rollout, critic, device)
@@ -245,7 +270,7 @@ def make_batch(
 
 @torch.no_grad()
 def values_along(
-    rollout: Rollout, critic: Critic, device: torch.device
+    rollout: Rollout, critic: _Values, device: torch.device
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """V(state) and V(next state) of every transition, float64[steps, num_envs] each.
 

@@ -58,12 +58,12 @@ def _logistic(numbers: Tensor) -> Tensor:
 def _head_of(distribution: ActionDistribution) -> _Head | None:
     if isinstance(distribution, Categorical):
         n = distribution.outputs
-        return _Head("choices", (), np.int64, n, _gumbel, (n,), (distribution.start,))
+        return _Head("categorical", (), np.int64, n, _gumbel, (n,), (distribution.start,))
     if isinstance(distribution, MultiCategorical):
-        sizes, starts = distribution.sizes, distribution.starts
-        return _Head("choices", distribution.shape, np.int64, sum(sizes), _gumbel, sizes, starts)
+        sizes, starts = tuple(distribution.sizes), tuple(distribution.start.tolist())
+        return _Head("categorical", distribution.shape, np.int64, distribution.outputs, _gumbel, sizes, starts)
     if isinstance(distribution, Bernoulli):
-        return _Head("switches", distribution.shape, np.int8, distribution.outputs, _logistic)
+        return _Head("bernoulli", distribution.shape, np.int8, distribution.outputs, _logistic)
     if isinstance(distribution, (DiagonalNormal, SquashedNormal)):
         name = "normal" if isinstance(distribution, DiagonalNormal) else "squashed"
         return _Head(name, distribution.shape, np.float32, math.prod(distribution.shape), torch.Tensor.normal_)

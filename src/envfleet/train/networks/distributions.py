@@ -86,9 +86,8 @@ class MultiCategorical(ActionDistribution):
     def __init__(self, nvec: Array, start: Array) -> None:
         self.outputs = int(nvec.sum())
         self.shape = nvec.shape
-        self.sizes: tuple[int, ...] = tuple(nvec.ravel().tolist())
-        self.starts: tuple[int, ...] = tuple(start.ravel().tolist())
-        self._start = torch.tensor(self.starts)
+        self.sizes: list[int] = nvec.ravel().tolist()
+        self.start = torch.from_numpy(start.ravel().astype(np.int64))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int64[batch, *shape]."""
@@ -100,7 +99,7 @@ class MultiCategorical(ActionDistribution):
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         """Log-probabilities of all choices together, [batch]."""
-        choices = actions.reshape(-1, len(self.sizes)) - self._start.to(actions.device)
+        choices = actions.reshape(-1, len(self.sizes)) - self.start.to(actions.device)
         parts = zip(self._parts(outputs), choices.unbind(-1), strict=True)
         return torch.stack([_categorical_log_prob(logits, choice) for logits, choice in parts]).sum(0)
 
@@ -112,7 +111,7 @@ class MultiCategorical(ActionDistribution):
         return torch.split(outputs, self.sizes, dim=-1)
 
     def _assembled(self, choices: list[Tensor]) -> Tensor:
-        actions = torch.stack(choices, dim=-1) + self._start.to(choices[0].device)
+        actions = torch.stack(choices, dim=-1) + self.start.to(choices[0].device)
         return actions.reshape(-1, *self.shape)
 
 
