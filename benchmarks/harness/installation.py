@@ -46,7 +46,7 @@ def peers() -> dict[str, Peer]:
         Peer("torchrl", "torchrl==0.14.1"),
         Peer("envpool", "envpool==1.2.5"),
         Peer("gymnax", "gymnax==1.0.1", before=("six",)),  # which it imports and does not ask for
-        # Its environments' emulation and vectorisation, from a wheel; pufferlib 3.0.0 itself downloads more than packages.
+        # A wheel with its emulation, vectorisation and trainer; to build pufferlib itself downloads more than packages.
         Peer("pufferlib", "pufferlib-core==3.0.19"),
         Peer("sbx", "sbx-rl==0.28.0"),
         Peer("rlox", "rlox==1.2.0"),
