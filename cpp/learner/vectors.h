@@ -107,3 +107,9 @@ ENVFLEET_INLINE Vector log_of(Vector x) {
 ENVFLEET_INLINE Vector sigmoid_of(Vector x, Vector tail) {
     return (x > 0.0f ? all(1.0f) : tail) / (1.0f + tail);
 }
+
+// The log deviation of a squashed Gaussian between its limits.
+ENVFLEET_INLINE Vector limited_log_std(Vector x) {
+    x = x < -20.0f ? all(-20.0f) : x;
+    return x > 2.0f ? all(2.0f) : x;
+}
