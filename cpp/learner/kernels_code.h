@@ -1,12 +1,14 @@
 // The kernels of one instruction set. A file that includes this says which: it defines
-// ENVFLEET_KERNELS, the name, and ENVFLEET_LANES, the floats in a vector; and it is compiled with
-// the flags of that instruction set. No function of the standard library is used, see vectors.h.
+// ENVFLEET_KERNELS, what the table is called, ENVFLEET_KERNELS_NAME, a namespace
+// ENVFLEET_KERNELS_SPACE and ENVFLEET_LANES, the floats in a vector; and it is compiled with the
+// flags of that instruction set. No function of the standard library is used, see vectors.h.
 #include <cstddef>
 #include <cstdint>
 
 #include "learner/kernels.h"
 
 namespace envfleet::learner {
+namespace ENVFLEET_KERNELS_SPACE {
 namespace {
 
 constexpr int lanes = ENVFLEET_LANES;
@@ -333,31 +335,37 @@ void clipped_surrogate(const float* log_prob, const float* old_log_prob, const f
 }
 
 }  // namespace
+}  // namespace ENVFLEET_KERNELS_SPACE
 
 extern const Kernels ENVFLEET_KERNELS;
 const Kernels ENVFLEET_KERNELS = {
     .name = ENVFLEET_KERNELS_NAME,
-    .multiply = multiply,
-    .transpose = transpose,
-    .tanh = tanh,
-    .relu = relu,
-    .exp = exp,
-    .log = log,
-    .tanh_slope = tanh_slope,
-    .relu_slope = relu_slope,
-    .row_sums = row_sums,
-    .squared_norm = squared_norm,
-    .adam = adam,
-    .choice_forward = choice_forward,
-    .choice_backward = choice_backward,
-    .switch_forward = switch_forward,
-    .switch_backward = switch_backward,
-    .normal_forward = normal_forward,
-    .squashed_forward = squashed_forward,
-    .squashed_backward = squashed_backward,
-    .clipped_surrogate = clipped_surrogate,
-    .add = add,
-    .approach = approach,
+    .multiply = ENVFLEET_KERNELS_SPACE::multiply,
+    .transpose = ENVFLEET_KERNELS_SPACE::transpose,
+    .tanh = ENVFLEET_KERNELS_SPACE::tanh,
+    .relu = ENVFLEET_KERNELS_SPACE::relu,
+    .exp = ENVFLEET_KERNELS_SPACE::exp,
+    .log = ENVFLEET_KERNELS_SPACE::log,
+    .tanh_slope = ENVFLEET_KERNELS_SPACE::tanh_slope,
+    .relu_slope = ENVFLEET_KERNELS_SPACE::relu_slope,
+    .row_sums = ENVFLEET_KERNELS_SPACE::row_sums,
+    .squared_norm = ENVFLEET_KERNELS_SPACE::squared_norm,
+    .adam = ENVFLEET_KERNELS_SPACE::adam,
+    .choice_forward = ENVFLEET_KERNELS_SPACE::choice_forward,
+    .choice_backward = ENVFLEET_KERNELS_SPACE::choice_backward,
+    .switch_forward = ENVFLEET_KERNELS_SPACE::switch_forward,
+    .switch_backward = ENVFLEET_KERNELS_SPACE::switch_backward,
+    .normal_forward = ENVFLEET_KERNELS_SPACE::normal_forward,
+    .squashed_forward = ENVFLEET_KERNELS_SPACE::squashed_forward,
+    .squashed_backward = ENVFLEET_KERNELS_SPACE::squashed_backward,
+    .clipped_surrogate = ENVFLEET_KERNELS_SPACE::clipped_surrogate,
+    .add = ENVFLEET_KERNELS_SPACE::add,
+    .approach = ENVFLEET_KERNELS_SPACE::approach,
 };
 
 }  // namespace envfleet::learner
+
+#undef ENVFLEET_KERNELS
+#undef ENVFLEET_KERNELS_NAME
+#undef ENVFLEET_KERNELS_SPACE
+#undef ENVFLEET_LANES
