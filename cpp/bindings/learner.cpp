@@ -9,6 +9,7 @@
 #include "bindings/on_policy.h"
 #include "bindings/perceptron.h"
 #include "bindings/policy.h"
+#include "bindings/soft_actor_critic.h"
 
 namespace envfleet {
 namespace {
@@ -44,7 +45,7 @@ nb::object forward(TorchPerceptron& self,
 // parameter.
 nb::list gradients(TorchTrainable& self) {
     nb::list result;
-    learner::Adam& adam = self.network().adam();
+    learner::Adam& adam = self.adam();
     for (size_t i = 0; i < adam.size(); ++i) {
         const size_t count = static_cast<size_t>(adam.parameter(i).count);
         auto* memory = new float[count];
@@ -53,6 +54,15 @@ nb::list gradients(TorchTrainable& self) {
         result.append(nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(memory, {count}, owner)));
     }
     return result;
+}
+
+template <class Number>
+void def_update(nb::class_<SoftActorCritic>& sac) {
+    sac.def("update", &SoftActorCritic::update<Number>, nb::arg("observations").noconvert(),
+            nb::arg("actions"), nb::arg("rewards"), nb::arg("next_observations").noconvert(),
+            nb::arg("discounts"), nb::arg("terminated"), nb::arg("noise"), nb::kw_only(),
+            nb::arg("actor"), nb::arg("critic"), nb::arg("temperature"), nb::arg("tau"),
+            nb::arg("target_entropy"), nb::arg("reward_scale"), nb::arg("together"));
 }
 
 }  // namespace
@@ -108,6 +118,16 @@ NB_MODULE(_learner, module) {
         .def("a2c", &OnPolicy::a2c, nb::kw_only(), nb::arg("critic_updates"),
              nb::arg("entropy_coef"), nb::arg("normalize_advantages"), nb::arg("actor"),
              nb::arg("critic"));
+
+    nb::class_<SoftActorCritic> sac(module, "SoftActorCritic");
+    sac.def(nb::init<nb::object, std::vector<ParameterArrays>, std::vector<FloatArray>,
+                     const std::string&, std::optional<StatisticsArrays>,
+                     std::optional<StatisticsArrays>, ParameterArrays>(),
+            nb::arg("actor"), nb::arg("critics"), nb::arg("targets"), nb::arg("activation"),
+            nb::arg("statistics").none(), nb::arg("target_statistics").none(),
+            nb::arg("temperature"));
+    def_update<float>(sac);
+    def_update<double>(sac);
 }
 
 }  // namespace envfleet

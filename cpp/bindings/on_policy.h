@@ -71,11 +71,13 @@ class TorchTrainable {
                    std::optional<StatisticsArrays> statistics, const learner::Kernels& kernels)
         : parameters_(std::move(parameters)),
           statistics_(std::move(statistics)),
+          adam_(parameters_of(parameters_), kernels),
           network_(perceptron(activation, kernels),
-                   learner::Adam(parameters_of(parameters_), kernels)) {}
+                   learner::gradients_of(adam_, parameters_.size() / 2)) {}
     TorchTrainable(const TorchTrainable&) = delete;
 
     learner::Trainable& network() { return network_; }
+    learner::Adam& adam() { return adam_; }
 
   private:
     learner::Perceptron perceptron(const std::string& activation,
@@ -88,14 +90,15 @@ class TorchTrainable {
 
     std::vector<ParameterArrays> parameters_;
     std::optional<StatisticsArrays> statistics_;
+    learner::Adam adam_;
     learner::Trainable network_;
 };
 
 // The head of an actor, by the name of its distribution; `sizes` are those of its choices.
-inline std::unique_ptr<learner::Head> make_head(learner::Trainable& actor, const std::string& name,
+inline std::unique_ptr<learner::Head> make_head(learner::Trainable& actor, learner::Adam& adam,
+                                                const std::string& name,
                                                 std::vector<ptrdiff_t> sizes) {
     const ptrdiff_t outputs = actor.network().outputs();
-    learner::Adam& adam = actor.adam();
     if (name == "categorical") {
         ptrdiff_t total = 0;
         for (const ptrdiff_t size : sizes) total += size;
@@ -123,8 +126,8 @@ class OnPolicy {
           actor_(nb::cast<TorchTrainable&>(actor_object_).network()),
           critic_(nb::cast<TorchTrainable&>(critic_object_).network()),
           sizes_(sizes),
-          head_(make_head(actor_, head, std::move(sizes))),
-          update_(actor_, *head_, critic_) {
+          head_(make_head(actor_, adam_of(actor_object_), head, std::move(sizes))),
+          update_(actor_, adam_of(actor_object_), *head_, critic_, adam_of(critic_object_)) {
         if (critic_.network().outputs() != 1 ||
             critic_.network().inputs() != actor_.network().inputs()) {
             throw std::invalid_argument("Actor and critic do not fit each other.");
@@ -201,6 +204,10 @@ class OnPolicy {
     }
 
   private:
+    static learner::Adam& adam_of(const nb::object& network) {
+        return nb::cast<TorchTrainable&>(network).adam();
+    }
+
     void check_choices(const int32_t* choices, size_t count) const {
         for (size_t i = 0; i < count; ++i) {
             for (const ptrdiff_t size : sizes_) {

@@ -83,12 +83,21 @@ struct Kernels {
     // Of one Gaussian component: log_prob is added to; scaled = (value - mean) / deviation.
     void (*normal_forward)(const float* mean, ptrdiff_t width, const float* values,
                            float inverse_deviation, float constant, float* scaled, float* log_prob);
+    // Of `size` Gaussians through tanh, means and log deviations [2 * size][width]: the actions
+    // that standard normal noise leads to; log_prob is written.
+    void (*squashed_forward)(const float* outputs, ptrdiff_t size, ptrdiff_t width,
+                             const float* noise, float* actions, float* log_prob);
+    void (*squashed_backward)(const float* outputs, ptrdiff_t size, ptrdiff_t width,
+                              const float* noise, const float* actions, const float* action_slope,
+                              float log_prob_slope, float* delta);
     // PPO's clipped surrogate: its terms, the estimates of the divergence and 1 where it was
     // clipped, and d (-scale * surrogate) / d log_prob.
     void (*clipped_surrogate)(const float* log_prob, const float* old_log_prob,
                               const float* advantages, ptrdiff_t width, float clip_range,
                               float scale, float* surrogate, float* divergence, float* clipped,
                               float* log_prob_slope);
+    // target += source
+    void (*add)(float* target, const float* source, ptrdiff_t count);
     // target += share * (source - target)
     void (*approach)(float* target, const float* source, ptrdiff_t count, float share);
 };

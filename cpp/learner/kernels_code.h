@@ -1,12 +1,14 @@
 // The kernels of one instruction set. A file that includes this says which: it defines
-// ENVFLEET_KERNELS, the name, and ENVFLEET_LANES, the floats in a vector; and it is compiled with
-// the flags of that instruction set. No function of the standard library is used, see vectors.h.
+// ENVFLEET_KERNELS, what the table is called, ENVFLEET_KERNELS_NAME, a namespace
+// ENVFLEET_KERNELS_SPACE and ENVFLEET_LANES, the floats in a vector; and it is compiled with the
+// flags of that instruction set. No function of the standard library is used, see vectors.h.
 #include <cstddef>
 #include <cstdint>
 
 #include "learner/kernels.h"
 
 namespace envfleet::learner {
+namespace ENVFLEET_KERNELS_SPACE {
 namespace {
 
 constexpr int lanes = ENVFLEET_LANES;
@@ -187,6 +189,10 @@ void adam(float* __restrict parameter, float* __restrict mean, float* __restrict
     }
 }
 
+void add(float* __restrict target, const float* __restrict source, ptrdiff_t count) {
+    for (ptrdiff_t i = 0; i < count; ++i) target[i] += source[i];
+}
+
 void approach(float* __restrict target, const float* __restrict source, ptrdiff_t count,
               float share) {
     for (ptrdiff_t i = 0; i < count; ++i) target[i] += share * (source[i] - target[i]);
@@ -271,6 +277,46 @@ void normal_forward(const float* mean, ptrdiff_t width, const float* values,
     }
 }
 
+// log N(raw) in terms of the noise, less log(1 - tanh(raw)^2) = 2 log 2 - 2 log(exp(raw) +
+// exp(-raw)).
+void squashed_forward(const float* outputs, ptrdiff_t size, ptrdiff_t width, const float* noise,
+                      float* actions, float* log_prob) {
+    const float constant =
+        static_cast<float>(size) * (0.918938533204672742f + 1.386294361119890619f);
+    for (ptrdiff_t j = 0; j < width; j += lanes) {
+        Vector likely = {}, squares = {};
+        for (ptrdiff_t i = 0; i < size; ++i) {
+            const Vector z = load(noise + i * width + j);
+            const Vector log_std = limited_log_std(load(outputs + (size + i) * width + j));
+            const Vector raw = load(outputs + i * width + j) + exp_of(log_std) * z;
+            const Vector size_of_raw = absolute(raw);
+            const Vector log_sum = size_of_raw + log_of(1.0f + exp_of(-2.0f * size_of_raw));
+            likely += 2.0f * log_sum - log_std;
+            squares += z * z;
+            store(actions + i * width + j, tanh_of(raw));
+        }
+        store(log_prob + j, likely - 0.5f * squares - constant);
+    }
+}
+
+void squashed_backward(const float* outputs, ptrdiff_t size, ptrdiff_t width, const float* noise,
+                       const float* actions, const float* action_slope, float log_prob_slope,
+                       float* delta) {
+    for (ptrdiff_t i = 0; i < size; ++i) {
+        for (ptrdiff_t j = 0; j < width; j += lanes) {
+            const ptrdiff_t mean = i * width + j, deviation = (size + i) * width + j;
+            const Vector a = load(actions + mean), given = load(outputs + deviation);
+            const Vector log_std = limited_log_std(given);
+            const Vector raw =
+                load(action_slope + mean) * (1.0f - a * a) + 2.0f * log_prob_slope * a;
+            const Vector own = raw * exp_of(log_std) * load(noise + mean) - log_prob_slope;
+            store(delta + mean, raw);
+            // Beyond its limits the log deviation has no effect.
+            store(delta + deviation, given == log_std ? own : Vector{});
+        }
+    }
+}
+
 void clipped_surrogate(const float* log_prob, const float* old_log_prob, const float* advantages,
                        ptrdiff_t width, float clip_range, float scale, float* surrogate,
                        float* divergence, float* clipped, float* log_prob_slope) {
@@ -289,28 +335,37 @@ void clipped_surrogate(const float* log_prob, const float* old_log_prob, const f
 }
 
 }  // namespace
+}  // namespace ENVFLEET_KERNELS_SPACE
 
 extern const Kernels ENVFLEET_KERNELS;
 const Kernels ENVFLEET_KERNELS = {
     .name = ENVFLEET_KERNELS_NAME,
-    .multiply = multiply,
-    .transpose = transpose,
-    .tanh = tanh,
-    .relu = relu,
-    .exp = exp,
-    .log = log,
-    .tanh_slope = tanh_slope,
-    .relu_slope = relu_slope,
-    .row_sums = row_sums,
-    .squared_norm = squared_norm,
-    .adam = adam,
-    .choice_forward = choice_forward,
-    .choice_backward = choice_backward,
-    .switch_forward = switch_forward,
-    .switch_backward = switch_backward,
-    .normal_forward = normal_forward,
-    .clipped_surrogate = clipped_surrogate,
-    .approach = approach,
+    .multiply = ENVFLEET_KERNELS_SPACE::multiply,
+    .transpose = ENVFLEET_KERNELS_SPACE::transpose,
+    .tanh = ENVFLEET_KERNELS_SPACE::tanh,
+    .relu = ENVFLEET_KERNELS_SPACE::relu,
+    .exp = ENVFLEET_KERNELS_SPACE::exp,
+    .log = ENVFLEET_KERNELS_SPACE::log,
+    .tanh_slope = ENVFLEET_KERNELS_SPACE::tanh_slope,
+    .relu_slope = ENVFLEET_KERNELS_SPACE::relu_slope,
+    .row_sums = ENVFLEET_KERNELS_SPACE::row_sums,
+    .squared_norm = ENVFLEET_KERNELS_SPACE::squared_norm,
+    .adam = ENVFLEET_KERNELS_SPACE::adam,
+    .choice_forward = ENVFLEET_KERNELS_SPACE::choice_forward,
+    .choice_backward = ENVFLEET_KERNELS_SPACE::choice_backward,
+    .switch_forward = ENVFLEET_KERNELS_SPACE::switch_forward,
+    .switch_backward = ENVFLEET_KERNELS_SPACE::switch_backward,
+    .normal_forward = ENVFLEET_KERNELS_SPACE::normal_forward,
+    .squashed_forward = ENVFLEET_KERNELS_SPACE::squashed_forward,
+    .squashed_backward = ENVFLEET_KERNELS_SPACE::squashed_backward,
+    .clipped_surrogate = ENVFLEET_KERNELS_SPACE::clipped_surrogate,
+    .add = ENVFLEET_KERNELS_SPACE::add,
+    .approach = ENVFLEET_KERNELS_SPACE::approach,
 };
 
 }  // namespace envfleet::learner
+
+#undef ENVFLEET_KERNELS
+#undef ENVFLEET_KERNELS_NAME
+#undef ENVFLEET_KERNELS_SPACE
+#undef ENVFLEET_LANES

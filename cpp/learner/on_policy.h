@@ -19,31 +19,10 @@
 
 #include "learner/heads.h"
 #include "learner/memory.h"
+#include "learner/steps.h"
 #include "learner/trainable.h"
 
 namespace envfleet::learner {
-
-// A loss or the length of a gradient that is not finite; nothing has moved because of it.
-struct NotFinite {
-    std::string what;  // "actor loss"
-    double value;
-};
-
-// How long gradients may be, and what Adam does with them.
-struct StepSettings {
-    AdamSettings adam;
-    double max_grad_norm;
-};
-
-// Adam's step with the gradient of a loss, if both are finite.
-inline std::optional<NotFinite> careful_step(Adam& adam, double loss, const StepSettings& settings,
-                                             const char* of) {
-    if (!std::isfinite(loss)) return NotFinite{std::string(of) + " loss", loss};
-    const double norm = adam.gradient_norm();
-    if (!std::isfinite(norm)) return NotFinite{std::string(of) + " gradient", norm};
-    adam.step(settings.adam, shortening(norm, settings.max_grad_norm));
-    return std::nullopt;
-}
 
 // The transitions to learn from, sample by sample.
 struct Transitions {
@@ -251,8 +230,12 @@ struct OnPolicyMetrics {
 
 class OnPolicyUpdate {
   public:
-    OnPolicyUpdate(Trainable& actor, Head& head, Trainable& critic)
-        : actor_network_(actor), critic_network_(critic), actor_(actor, head), critic_(critic) {}
+    OnPolicyUpdate(Trainable& actor, Adam& actor_adam, Head& head, Trainable& critic,
+                   Adam& critic_adam)
+        : actor_adam_(actor_adam),
+          critic_adam_(critic_adam),
+          actor_(actor, head),
+          critic_(critic) {}
 
     Transitions& data() { return data_; }
 
@@ -275,7 +258,7 @@ class OnPolicyUpdate {
             values_failed = each(parts, [&](const Rows& rows) {
                 const double loss = critic_.loss(data_, rows);
                 metrics.value_loss += loss;
-                return careful_step(critic_network_.adam(), loss, critic, "critic");
+                return careful_step(critic_adam_, loss, critic, "critic");
             });
         };
         std::thread beside;
@@ -289,7 +272,7 @@ class OnPolicyUpdate {
             policy_failed = each(parts, [&](const Rows& rows) {
                 const PolicyMetrics own = actor_.loss(data_, old_log_probs_.data(), rows, policy);
                 metrics.policy += own;
-                return careful_step(actor_network_.adam(), own.loss, actor, "actor");
+                return careful_step(actor_adam_, own.loss, actor, "actor");
             });
         }
         if (together) beside.join();
@@ -306,12 +289,12 @@ class OnPolicyUpdate {
         for (int i = 0; i < critic_updates; ++i) {
             const double loss = critic_.loss(data_, all);
             metrics.value_loss += loss / critic_updates;
-            if (auto failed = careful_step(critic_network_.adam(), loss, critic, "critic")) {
+            if (auto failed = careful_step(critic_adam_, loss, critic, "critic")) {
                 return failed;
             }
         }
         metrics.policy = actor_.loss(data_, nullptr, all, policy);
-        return careful_step(actor_network_.adam(), metrics.policy.loss, actor, "actor");
+        return careful_step(actor_adam_, metrics.policy.loss, actor, "actor");
     }
 
   private:
@@ -343,8 +326,8 @@ class OnPolicyUpdate {
         metrics.policy.clipped /= count;
     }
 
-    Trainable& actor_network_;
-    Trainable& critic_network_;
+    Adam& actor_adam_;
+    Adam& critic_adam_;
     ActorUpdate actor_;
     CriticUpdate critic_;
     Transitions data_;

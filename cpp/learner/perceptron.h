@@ -23,11 +23,16 @@ constexpr ptrdiff_t block_rows = 64;
 
 enum class Activation { tanh, relu };
 
-// A fully connected layer: weight[outputs][inputs], bias[outputs].
+// A fully connected layer: weight[outputs][inputs], or [inputs][outputs] if it is turned, and
+// bias[outputs].
 struct Layer {
     const float* weight;
     const float* bias;
     ptrdiff_t inputs, outputs;
+    bool turned = false;
+
+    ptrdiff_t output_step() const { return turned ? 1 : inputs; }
+    ptrdiff_t input_step() const { return turned ? outputs : 1; }
 };
 
 // Running statistics of observations, as envfleet.train's Normalizer keeps them.
@@ -150,8 +155,8 @@ class Perceptron {
             const Layer& layer = layers_[i];
             float* to = room.layer(i + 1);
             kernels_->multiply({.a = layer.weight,
-                                .a_row = layer.inputs,
-                                .a_column = 1,
+                                .a_row = layer.output_step(),
+                                .a_column = layer.input_step(),
                                 .b = room.layer(i),
                                 .b_row = width,
                                 .c = to,

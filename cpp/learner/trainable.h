@@ -1,8 +1,8 @@
-// A perceptron that learns: its gradient, and Adam's steps on torch's own parameters and state.
+// What learning needs beside a forward pass: the gradient of a perceptron, and Adam's steps on
+// torch's own parameters and state.
 //
-//     zero_gradient()
-//     for each block of a batch:  forward(rows, count)  ──▶  the loss fills delta()  ──▶ backward()
-//     gradient_norm()  ──▶  step()
+//     for each block of a batch:  inputs(), forward()  ──▶  the loss fills delta()  ──▶  backward()
+//     Adam::gradient_norm()  ──▶  Adam::step()
 #pragma once
 
 #include <algorithm>
@@ -79,35 +79,41 @@ inline double shortening(double norm, double longest) {
     return longest > 0 ? std::min(1.0, longest / (norm + 1e-6)) : 1.0;
 }
 
+// Where the gradient of a layer is put: laid out as its weight and its bias are.
+struct LayerGradient {
+    float* weight;
+    float* bias;
+};
+
+// A perceptron with room for a forward and a backward pass over a block of samples. One thread at a
+// time works in it; several of them may share the weights.
 class Trainable {
   public:
-    // `adam` holds weight and bias of every layer, in their order, and then whatever else there is.
-    Trainable(const Perceptron& network, Adam adam)
+    // Without places for gradients there is only backward_to_inputs().
+    explicit Trainable(const Perceptron& network, std::vector<LayerGradient> gradients = {})
         : network_(network),
-          adam_(std::move(adam)),
+          gradients_(std::move(gradients)),
           room_(network.activations()),
           rows_(block_rows * padded(network.inputs())) {
-        ptrdiff_t widest = network.outputs(), inputs = 0;
+        ptrdiff_t widest = 0;
         for (const Layer& layer : network.layers()) {
             widest = std::max({widest, layer.inputs, layer.outputs});
-            inputs = std::max(inputs, layer.inputs);
         }
         delta_ = Floats(widest * block_rows);
         next_delta_ = Floats(widest * block_rows);
-        transposed_ = Floats(block_rows * padded(inputs));
+        transposed_ = Floats(block_rows * padded(widest));
     }
 
     const Perceptron& network() const { return network_; }
-    Adam& adam() { return adam_; }
     const Kernels& kernels() const { return network_.kernels(); }
     // How far apart the rows of inputs() are.
     ptrdiff_t row() const { return padded(network_.inputs()); }
     // Where up to block_rows rows of inputs are put before forward(): [count][row()].
     float* inputs() { return rows_.data(); }
     float* outputs() { return room_.outputs(); }
+    // d loss / d outputs, [outputs][padded(count)] with 0 in the padding, before backward(); after
+    // backward_to_inputs() it is d loss / d inputs.
     float* delta() { return delta_.data(); }
-    // d loss / d inputs, [inputs][width], after backward() was asked for it.
-    float* input_delta() { return delta_.data(); }
 
     // outputs() [outputs][padded(count)] of the first `count` rows of inputs().
     void forward(ptrdiff_t count) {
@@ -118,8 +124,8 @@ class Trainable {
         network_.forward_block(room_, width_);
     }
 
-    // The gradient of this block, from delta() = d loss / d outputs, whose padding must be 0; added
-    // to that of the blocks before unless it is the first.
+    // The gradient of this block, from delta(); added to that of the blocks before unless it is the
+    // first.
     void backward(bool first) {
         for (size_t i = network_.layers().size(); i-- > 0;) {
             layer_gradient(i, first);
@@ -127,7 +133,7 @@ class Trainable {
         }
     }
 
-    // d loss / d inputs into input_delta(), from delta(); no gradient of the parameters.
+    // d loss / d inputs, from delta() to delta(); no gradient of the parameters.
     void backward_to_inputs() {
         for (size_t i = network_.layers().size(); i-- > 0;) back_through(i);
     }
@@ -135,34 +141,39 @@ class Trainable {
   private:
     void layer_gradient(size_t index, bool first) {
         const Layer& layer = network_.layers()[index];
-        const float* inputs = rows_.data();
-        ptrdiff_t inputs_row = row();
-        if (index > 0) {
-            inputs = transposed_.data();
-            inputs_row = padded(layer.inputs);
-            kernels().transpose(room_.layer(index), width_, layer.inputs, count_,
-                                transposed_.data(), inputs_row);
+        const LayerGradient& to = gradients_[index];
+        kernels().row_sums(delta_.data(), width_, layer.outputs, width_, to.bias, !first);
+        // weight[outputs][inputs] = delta[outputs][samples] * inputs[samples][inputs], or the other
+        // way round. The second factor's rows are samples.
+        const float* inputs = room_.layer(index);
+        const ptrdiff_t rows = layer.turned ? layer.inputs : layer.outputs;
+        const ptrdiff_t columns = layer.turned ? layer.outputs : layer.inputs;
+        const float* second = rows_.data();
+        ptrdiff_t second_row = row();
+        if (layer.turned || index > 0) {
+            second = transposed_.data();
+            second_row = padded(columns);
+            kernels().transpose(layer.turned ? delta_.data() : inputs, width_, columns, count_,
+                                transposed_.data(), second_row);
         }
-        kernels().multiply({.a = delta_.data(),
+        kernels().multiply({.a = layer.turned ? inputs : delta_.data(),
                             .a_row = width_,
                             .a_column = 1,
-                            .b = inputs,
-                            .b_row = inputs_row,
-                            .c = adam_.gradient(2 * index),
-                            .c_row = layer.inputs,
-                            .rows = layer.outputs,
-                            .columns = layer.inputs,
+                            .b = second,
+                            .b_row = second_row,
+                            .c = to.weight,
+                            .c_row = columns,
+                            .rows = rows,
+                            .columns = columns,
                             .depth = count_,
                             .accumulate = !first});
-        kernels().row_sums(delta_.data(), width_, layer.outputs, width_,
-                           adam_.gradient(2 * index + 1), !first);
     }
 
     void back_through(size_t index) {
         const Layer& layer = network_.layers()[index];
         kernels().multiply({.a = layer.weight,
-                            .a_row = 1,
-                            .a_column = layer.inputs,
+                            .a_row = layer.input_step(),
+                            .a_column = layer.output_step(),
                             .b = delta_.data(),
                             .b_row = width_,
                             .c = next_delta_.data(),
@@ -179,10 +190,18 @@ class Trainable {
     }
 
     Perceptron network_;
-    Adam adam_;
+    std::vector<LayerGradient> gradients_;
     Activations room_;
     Floats rows_, delta_, next_delta_, transposed_;
     ptrdiff_t count_ = 0, width_ = 0;
 };
+
+// The places in an optimiser's gradient for weight and bias of the first `layers` layers.
+inline std::vector<LayerGradient> gradients_of(Adam& adam, size_t layers) {
+    std::vector<LayerGradient> places;
+    for (size_t i = 0; i < layers; ++i)
+        places.push_back({adam.gradient(2 * i), adam.gradient(2 * i + 1)});
+    return places;
+}
 
 }  // namespace envfleet::learner

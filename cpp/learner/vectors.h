@@ -30,54 +30,59 @@ ENVFLEET_INLINE float sum(Vector value) {
     return parts[0];
 }
 
-// The quotient of two polynomials, within 3 units in the last place. NaN stays NaN: no comparison
-// with it holds.
-ENVFLEET_INLINE Vector tanh_of(Vector x) {
-    const float largest = 7.90531110763549805f;  // where the result is 1 to the last bit
-    x = x > largest ? all(largest) : x;
-    x = x < -largest ? all(-largest) : x;
-    const Vector z = x * x;
-    Vector p = all(-2.76076847742355e-16f);
-    p = p * z + 2.00018790482477e-13f;
-    p = p * z + -8.60467152213735e-11f;
-    p = p * z + 5.12229709037114e-08f;
-    p = p * z + 1.48572235717979e-05f;
-    p = p * z + 6.37261928875436e-04f;
-    p = p * z + 4.89352455891786e-03f;
-    Vector q = all(1.19825839466702e-06f);
-    q = q * z + 1.18534705686654e-04f;
-    q = q * z + 2.26843463243900e-03f;
-    q = q * z + 4.89352518554385e-03f;
-    return x * p / q;
-}
+// 2^n, for whole n from -126 to 127.
+ENVFLEET_INLINE Vector power_of_two(Integers n) { return from_bits((n + 127) << 23); }
 
-// Within 2 units in the last place; 0 below the smallest normal number, infinite above the largest.
-ENVFLEET_INLINE Vector exp_of(Vector x) {
-    const float largest = 88.7228391f, smallest = -87.3365448f;
-    Vector within = x > largest ? all(largest) : x;
-    within = within < smallest ? all(smallest) : within;
+// exp(x) / 2^n for the whole number n nearest to x / log(2), which is written.
+ENVFLEET_INLINE Vector reduced_exp(Vector x, Vector& n) {
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
     const float magic = 12582912.0f;
-    const Vector shifted = within * 1.44269504088896341f + magic;
-    const Vector n = shifted - magic;
-    const Vector r = (within - n * 0.693359375f) - n * -2.12194440e-4f;
+    n = (x * 1.44269504088896341f + magic) - magic;
+    const Vector r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
     Vector p = all(1.9875691500e-4f);
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
+    return p * (r * r) + r + 1.0f;
+}
+
+// Within 1 unit in the last place; 0 below the smallest normal number, infinite above the largest.
+ENVFLEET_INLINE Vector exp_of(Vector x) {
+    const float largest = 88.7228391f, smallest = -87.3365448f;
+    Vector within = x > largest ? all(largest) : x;
+    within = within < smallest ? all(smallest) : within;
+    Vector n;
+    const Vector p = reduced_exp(within, n);
     // Times 2^n in two halves: 2^128 alone would be infinite.
-    const Integers whole = __builtin_convertvector(n, Integers);
-    const Integers half = whole >> 1;
-    const Vector power = p * from_bits((half + 127) << 23) * from_bits((whole - half + 127) << 23);
+    const Integers whole = __builtin_convertvector(n, Integers), half = whole >> 1;
+    const Vector power = p * power_of_two(half) * power_of_two(whole - half);
     Vector result = x > largest ? all(__builtin_inff()) : power;
     result = x < smallest ? all(0.0f) : result;
     return x != x ? x : result;
 }
 
-// Of positive normal numbers, within 2 units in the last place; what is not positive gives NaN,
+// Within 2 units in the last place: a polynomial near 0, and 1 - 2 / (exp(2 |x|) + 1) elsewhere.
+// NaN stays NaN: no comparison with it holds.
+ENVFLEET_INLINE Vector tanh_of(Vector x) {
+    const Vector size = absolute(x);
+    const Vector within = size > 9.1f ? all(9.1f) : size;  // where it is 1 to the last bit
+    Vector n;
+    const Vector e = reduced_exp(within + within, n);
+    const Vector power = e * power_of_two(__builtin_convertvector(n, Integers));
+    const Vector far = 1.0f - 2.0f / (power + 1.0f);
+    const Vector signed_far = from_bits(bits(far) | (bits(x) & INT32_MIN));
+    const Vector z = x * x;
+    Vector p = all(-5.70498872745e-3f);
+    p = p * z + 2.06390887954e-2f;
+    p = p * z + -5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z + -3.33332819422e-1f;
+    return size > 0.625f ? signed_far : x + x * z * p;
+}
+
+// Of positive normal numbers, within 1 unit in the last place; what is not positive gives NaN,
 // infinity and NaN give themselves.
 ENVFLEET_INLINE Vector log_of(Vector x) {
     const Integers raw = bits(x);
@@ -106,4 +111,10 @@ ENVFLEET_INLINE Vector log_of(Vector x) {
 // 1 / (1 + exp(-x)), given exp(-|x|).
 ENVFLEET_INLINE Vector sigmoid_of(Vector x, Vector tail) {
     return (x > 0.0f ? all(1.0f) : tail) / (1.0f + tail);
+}
+
+// The log deviation of a squashed Gaussian between its limits.
+ENVFLEET_INLINE Vector limited_log_std(Vector x) {
+    x = x < -20.0f ? all(-20.0f) : x;
+    return x > 2.0f ? all(2.0f) : x;
 }

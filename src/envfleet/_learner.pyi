@@ -82,3 +82,33 @@ class OnPolicy:
     def a2c(
         self, *, critic_updates: int, entropy_coef: float, normalize_advantages: bool, actor: _Step, critic: _Step
     ) -> _Outcome: ...
+
+class SoftActorCritic:
+    def __init__(
+        self,
+        actor: Trainable,
+        critics: list[tuple[Any, Any, Any, Any]],
+        targets: list[Any],
+        activation: str,
+        statistics: tuple[Any, Any, Any, float] | None,
+        target_statistics: tuple[Any, Any, Any, float] | None,
+        temperature: tuple[Any, Any, Any, Any],
+    ) -> None: ...
+    def update(
+        self,
+        observations: npt.NDArray[np.float32 | np.float64],
+        actions: npt.NDArray[np.float32],
+        rewards: npt.NDArray[np.float32],
+        next_observations: npt.NDArray[np.float32 | np.float64],
+        discounts: npt.NDArray[np.float32],
+        terminated: npt.NDArray[np.float32],
+        noise: npt.NDArray[np.float32],
+        *,
+        actor: _Step,
+        critic: _Step,
+        temperature: _Step,
+        tau: float,
+        target_entropy: float,
+        reward_scale: float,
+        together: bool,
+    ) -> _Outcome: ...

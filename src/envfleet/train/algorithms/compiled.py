@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from envfleet import _learner
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
@@ -21,7 +22,6 @@ from envfleet.train.finite import check_number
 from envfleet.train.networks.compiled import (
     compiled_perceptron,
     numbers_for,
-    parameters_of,
     trainable,
     why_not_compiled,
 )
@@ -109,15 +109,13 @@ class CompiledUpdate(ABC, Generic[Config]):
 
     def _bound(self) -> _learner.OnPolicy:
         """On the tensors as they are: loading a checkpoint gives the optimisers others."""
-        tensors = [*_tensors(self._actor, self._actor_optimizer), *_tensors(self._critic, self._critic_optimizer)]
-        addresses = tuple(tensor.data_ptr() for tensor in tensors)
-        if addresses != self._bound_to:
+        modules, optimizers = (self._actor, self._critic), (self._actor_optimizer, self._critic_optimizer)
+        if addresses_of(modules, optimizers) != self._bound_to:
             others = [] if self._actor.log_std is None else [self._actor.log_std]
             actor = trainable(self._actor.body, others, self._actor_optimizer, self._kernels)
             critic = trainable(self._critic.body, [], self._critic_optimizer, self._kernels)
             self._update = _learner.OnPolicy(actor, critic, self._head, self._sizes)
-            tensors = [*_tensors(self._actor, self._actor_optimizer), *_tensors(self._critic, self._critic_optimizer)]
-            self._bound_to = tuple(tensor.data_ptr() for tensor in tensors)
+            self._bound_to = addresses_of(modules, optimizers)
         return self._update
 
     def _step_settings(self, optimizer: torch.optim.Optimizer) -> tuple[float, float, float, float, float]:
@@ -182,7 +180,7 @@ def choose(config: TrainConfig, cannot: str | None, slower: str | None = None) -
         slower: why torch is faster, if it is.
     """
     if config.learner == "torch":
-        return "learner='torch'"
+        return "as told"
     if config.learner == "compiled" and cannot is not None:
         raise ValueError(f"learner='compiled' is not possible: {cannot}; use learner='auto', which takes torch here.")
     return cannot or (slower if config.learner == "auto" else None)
@@ -226,9 +224,8 @@ def check(not_finite: tuple[str, float] | None) -> None:
         check_number(value, quantity)
 
 
-def _tensors(network: Actor | Critic, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """All that compiled code changes."""
-    others = [network.log_std] if isinstance(network, Actor) and network.log_std is not None else []
-    parameters = [*parameters_of(network.body), *others]
-    states = [state for parameter in parameters if (state := optimizer.state.get(parameter))]
-    return [*parameters, *(state[name] for state in states for name in ("exp_avg", "exp_avg_sq", "step"))]
+def addresses_of(modules: Iterable[nn.Module], optimizers: Iterable[torch.optim.Optimizer]) -> tuple[int, ...]:
+    """Where all lies that compiled code works on: other tensors in their places lie elsewhere."""
+    tensors = [tensor for module in modules for tensor in (*module.parameters(), *module.buffers())]
+    states = [state for optimizer in optimizers for state in optimizer.state.values()]
+    return tuple(tensor.data_ptr() for tensor in (*tensors, *(each for state in states for each in state.values())))
