@@ -1,7 +1,7 @@
-"""Training against Stable-Baselines3 on LunarLander-v3: the same steps, the same return, and where our time goes.
+"""Training against other libraries on LunarLander-v3: the same steps, the same return, and where our time goes.
 
 python benchmarks/training_speed.py                                     everything, some hours
-python benchmarks/training_speed.py --sections speed                    the same settings only, a quarter of an hour
+python benchmarks/training_speed.py --sections speed                    the same settings only, about an hour
 python benchmarks/training_speed.py --sections profile --no-peers       half a minute
 python benchmarks/training_speed.py --json results.json                 every figure as well
 """
@@ -21,7 +21,7 @@ from harness.installation import peers as known_peers
 from harness.report import machine_text
 from learning.jobs import machine_with_torch
 from peers import contests, verdicts
-from peers.matches import ALGOS
+from peers.matches import ALGOS, SPEED_ALGOS
 
 SECTIONS = ("speed", "return", "profile")
 FULL = contests.Plan(
@@ -30,7 +30,7 @@ FULL = contests.Plan(
     heat_steps=20_000,
     heat_rollouts=5,
     heats=3,
-    seeds=(0, 1, 2),
+    seeds=(0, 1, 2, 3, 4),
     goals=(200.0, 230.0),
     most_seconds=math.inf,
 )
@@ -45,6 +45,7 @@ QUICK = contests.Plan(
     most_seconds=2.0,
 )
 FEWEST_SEEDS = 3
+FLAGS = ("quick", "one_thread", "no_peers", "no_rivals")
 VENV = PEERS_DIRECTORY / "sb3"
 
 
@@ -62,15 +63,16 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--sections", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION", help=", ".join(SECTIONS))
-    add("--algos", nargs="+", choices=ALGOS, default=ALGOS, metavar="ALGO", help=", ".join(ALGOS))
+    add("--algos", nargs="+", choices=SPEED_ALGOS, default=SPEED_ALGOS, metavar="ALGO", help=", ".join(SPEED_ALGOS))
     add("--steps", type=int, metavar="N", help=f"environment steps per turn, default {FULL.steps:,}")
     add("--turns", type=int, metavar="N", help=f"turns a contestant, default {FULL.turns}")
-    add("--seeds", nargs="+", type=int, metavar="SEED", help="of the runs to a return, three or more, default 0 1 2")
+    add("--seeds", nargs="+", type=int, metavar="SEED", help="of the runs to a return, three or more, default 0 to 4")
     add("--goals", nargs="+", type=float, metavar="RETURN", help="to reach, the lowest first, default 200 230")
     add("--time-budget", type=float, metavar="SECONDS", help="to reach them in; by default each side's own steps")
     add("--quick", action="store_true", help="one rollout per turn, two seconds to reach a return")
     add("--one-thread", action="store_true", help="peers with one thread of torch only")
-    add("--no-peers", action="store_true", help="leave Stable-Baselines3 out")
+    add("--no-peers", action="store_true", help="leave everybody else out")
+    add("--no-rivals", action="store_true", help="leave everybody but Stable-Baselines3 out")
     add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers/sb3")
     add("--json", type=Path, metavar="PATH", help="write every figure to this file")
     options = parser.parse_args()
@@ -106,21 +108,36 @@ def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report
     here, load_before = machine_with_torch(), os.getloadavg()
     print(machine_text(here, load_before), flush=True)
     wanted = {section: options.algos if section in options.sections else () for section in SECTIONS}
+    to_a_return = [algo for algo in options.algos if algo in ALGOS]
     return verdicts.Report(
         command=command_of(options),
         machine=here,
         load_before=load_before,
-        profile=tuple(contests.profile(algo, plan) for algo in wanted["profile"]),
+        profile=tuple(contests.profile(algo, plan) for algo in wanted["profile"] if algo in to_a_return),
         speed=tuple(
-            contests.compare_speed(algo, plan, python, progress, one_thread=options.one_thread)
+            contests.compare_speed(
+                algo,
+                plan,
+                python,
+                progress,
+                one_thread=options.one_thread,
+                python_of=None if options.no_rivals else rival_python,
+            )
             for algo in wanted["speed"]
         ),
         time_to_return=tuple(
-            contests.compare_time_to_return(algo, plan, python, progress) for algo in wanted["return"]
+            contests.compare_time_to_return(algo, plan, python, progress)
+            for algo in wanted["return"]
+            if algo in to_a_return
         ),
         load_after=os.getloadavg(),
         plan=plan,
     )
+
+
+def rival_python(name: str) -> str:
+    """The interpreter of a peer's environment below build/peers, which is made first if there is none."""
+    return peer_python(known_peers()[name], PEERS_DIRECTORY / name, progress)
 
 
 def command_of(options: argparse.Namespace) -> str:
@@ -132,7 +149,7 @@ def command_of(options: argparse.Namespace) -> str:
     for name in ("steps", "turns", "time_budget"):
         value = getattr(options, name)
         words += [f"--{name.replace('_', '-')}", f"{value:g}"] if value else []
-    words += [f"--{name.replace('_', '-')}" for name in ("quick", "one_thread", "no_peers") if getattr(options, name)]
+    words += [f"--{name.replace('_', '-')}" for name in FLAGS if getattr(options, name)]
     return shlex.join(words)
 
 

@@ -36,7 +36,7 @@ VERSIONED = (
     "stable-baselines3",
     "tianshou",
     "torchrl",
-    "pufferlib",
+    "pufferlib-core",
     "envpool",
     "gymnax",
     "jax",

@@ -49,12 +49,10 @@ def peers() -> dict[str, Peer]:
         Peer("torchrl", "torchrl==0.14.1"),
         Peer("envpool", "envpool==1.2.5"),
         Peer("gymnax", "gymnax==1.0.1", before=("six",)),  # which it imports and does not ask for
-        Peer(
-            "pufferlib",
-            "pufferlib==3.0.0",
-            before=("setuptools<81", "wheel", "Cython", "numpy<2"),
-            flags=("--no-build-isolation",),
-        ),
+        # A wheel with its emulation, vectorisation and trainer; to build pufferlib itself downloads more than packages.
+        Peer("pufferlib", "pufferlib-core==3.0.19"),
+        Peer("sbx", "sbx-rl==0.28.0"),
+        Peer("rlox", "rlox==1.2.0"),
     )
     return {peer.name: peer for peer in found}
 

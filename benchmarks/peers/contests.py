@@ -10,9 +10,23 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from .matches import Match, Peer, recommended_settings, same_settings
-from .sides import OUR_SCRIPT, Limits, Ours, Outcome, Side, Theirs, our_request, plain_loop, run_script, variants
+from .sides import (
+    OUR_SCRIPT,
+    Limits,
+    Ours,
+    Outcome,
+    ScriptError,
+    Side,
+    Theirs,
+    our_request,
+    plain_loop,
+    rivals,
+    run_script,
+    variants,
+)
 
 OURS = "envfleet"
+OUR_TORCH = "envfleet, learner='torch'"
 Progress = Callable[[str], None]
 Thing = TypeVar("Thing")
 
@@ -70,18 +84,29 @@ class Runs:
 
 @dataclass(frozen=True)
 class SpeedResult:
-    """The same settings and steps: ours, every way to run theirs, and a plain loop in one file."""
+    """The same settings and steps: ours, every way to run Stable-Baselines3, and all others.
+
+    Attributes:
+        missing: who could not take part, and why.
+    """
 
     algo: str
     steps: int
     ours: Runs
     theirs: tuple[Runs, ...]
-    plain: Runs | None = None
+    others: tuple[Runs, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
 
     @property
     def all_runs(self) -> tuple[Runs, ...]:
         """Ours first."""
-        return (self.ours, *self.theirs, *([self.plain] if self.plain else []))
+        return (self.ours, *self.theirs, *self.others)
+
+    def times_faster_than(self, name: str) -> float | None:
+        """Our speed as a multiple of somebody's; None if there is no such contestant."""
+        return next(
+            (self.ours.steps_per_second / runs.steps_per_second for runs in self.others if runs.name == name), None
+        )
 
     @property
     def best(self) -> Runs | None:
@@ -146,24 +171,73 @@ class ProfileResult:
 
 
 def compare_speed(
-    algo: str, plan: Plan, peer_python: str | None, progress: Progress, *, one_thread: bool = False
+    algo: str,
+    plan: Plan,
+    peer_python: str | None,
+    progress: Progress,
+    *,
+    one_thread: bool = False,
+    python_of: Callable[[str], str] | None = None,
 ) -> SpeedResult:
-    """Train with the same settings for the same number of steps, in turns; `one_thread` leaves out other ways."""
+    """Train with the same settings for the same number of steps, in turns.
+
+    Args:
+        algo: the algorithm.
+        plan: how much.
+        peer_python: an interpreter that has Stable-Baselines3; None leaves it and all others out.
+        progress: told what is going on.
+        one_thread: leave out other ways to run Stable-Baselines3.
+        python_of: the interpreters of other peers; None leaves them out.
+    """
     match = same_settings(algo)
     ours = Ours(OURS, match.ours)
-    peer = match.theirs[0].side(algo, peer_python) if peer_python else None
-    ways = [way for way in variants(peer) if way.threads == 1 or not one_thread] if peer else []
-    others = (*ways, plain_loop(peer)) if peer else ()
-    limits = Limits(match.whole_rollouts(plan.steps))
-    outcomes: dict[str, list[Outcome]] = {side.name: [] for side in (ours, *others)}
+    others: list[Side] = [Ours(OUR_TORCH, replace(match.ours, learner="torch"))]
+    ways: list[Theirs] = []
+    missing: dict[str, str] = {}
+    if peer_python is not None:
+        peer = match.theirs[0].side(algo, peer_python)
+        ways = [way for way in variants(peer) if way.threads == 1 or not one_thread]
+        others += [plain_loop(peer)] if algo != "sac" else []
+        for name, found in rivals(peer, python_of) if python_of is not None else ():
+            if isinstance(found, str):
+                missing[name] = found
+            else:
+                others.append(found)
+    outcomes = _in_turns(
+        [ours, *ways, *others], Limits(match.whole_rollouts(plan.steps)), plan, missing, progress, algo
+    )
+    runs = {name: Runs(name, tuple(found)) for name, found in outcomes.items()}
+    return SpeedResult(
+        algo,
+        match.whole_rollouts(plan.steps),
+        runs[OURS],
+        tuple(runs[way.name] for way in ways),
+        tuple(runs[side.name] for side in others if side.name in runs),
+        tuple(missing.items()),
+    )
+
+
+def _in_turns(
+    sides: list[Side], limits: Limits, plan: Plan, missing: dict[str, str], progress: Progress, algo: str
+) -> dict[str, list[Outcome]]:
+    """Everybody's outcomes, turn by turn; a rival that fails is noted among the missing and not asked again."""
+    outcomes: dict[str, list[Outcome]] = {side.name: [] for side in sides}
     for turn in range(plan.turns):
-        for side in _rotated((ours, *others), turn):
-            outcomes[side.name].append(side.train(turn, limits))
+        for side in _rotated(sides, turn):
+            if side.name not in outcomes:
+                continue
+            try:
+                outcomes[side.name].append(side.train(turn, limits))
+            except ScriptError as error:
+                if not (isinstance(side, Theirs) and side.is_rival):
+                    raise
+                missing[side.name] = error.line
+                del outcomes[side.name]
+                progress(f"{algo}, same settings: {side.name} cannot: {error.line}")
+                continue
             speed = outcomes[side.name][-1].steps_per_second
             progress(f"{algo}, same settings, turn {turn + 1} of {plan.turns}: {side.name}: {speed:,.0f} steps/s")
-    runs = [Runs(name, tuple(found)) for name, found in outcomes.items()]
-    plain = runs[-1] if others else None
-    return SpeedResult(algo, limits.total_steps, runs[0], tuple(runs[1:-1]), plain)
+    return outcomes
 
 
 def compare_time_to_return(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> GoalResult:

@@ -19,7 +19,10 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from envfleet.train import EpisodeTracker, Progress, Reporter, TrainConfig, TrainingResult, begin, collect, train
 from envfleet.train.algorithms.learner import Learner
 from envfleet.train.algorithms.registry import config_from_dict, make_learner
+from envfleet.train.at_once import can_be_made_at_once
 from envfleet.train.environments import env_seed, make_task, make_training_envs
+from envfleet.train.watch import Shielded
+from envfleet.wrappers._common import AnyVectorEnv
 
 WINDOW = 100
 _WARM_UP_ROLLOUTS = 2
@@ -128,43 +131,53 @@ class Stopwatch:
 
 
 def profile(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of the training loop by what it does: policy, engine, the rest of collecting, update, bookkeeping."""
+    """Seconds of the training loop by what it does.
+
+    Where policy and environments are compiled, one call does all of collecting, and nobody can look into it.
+    """
     config = config_from_dict(request["algo"], request["config"])
     torch.manual_seed(config.seed)
     if config.torch_threads:
         torch.set_num_threads(config.torch_threads)
-    envs = TimedSteps(make_training_envs(config))
+    envs = make_training_envs(config)
     try:
         task = make_task(config, envs.single_observation_space, envs.single_action_space, None)
-        return _profiled(config, envs, make_learner(config, task), request["rollouts"])
+        learner = make_learner(config, task)
+        return _profiled(config, envs, learner, request["rollouts"])
     finally:
         envs.close()
 
 
-def _profiled(config: TrainConfig, envs: TimedSteps, learner: Learner, rollouts: int) -> dict[str, Any]:
+def _profiled(config: TrainConfig, envs: AnyVectorEnv, learner: Learner, rollouts: int) -> dict[str, Any]:
     policy, collecting, update, bookkeeping = (Stopwatch() for _ in range(4))
+    act = Shielded(policy.around(learner.act), getattr(learner, "compiled_policy", None))
+    at_once = can_be_made_at_once(envs, act)
+    timed = TimedSteps(envs)
+    fleet: Any = envs if at_once else timed
     tracker = EpisodeTracker(config.num_envs)
     collect_timed, learn, count = (
         collecting.around(collect),
         update.around(learner.learn),
         bookkeeping.around(tracker.finished),
     )
-    act = policy.around(learner.act)
-    position = begin(envs, env_seed(config.seed, 0))
+    position = begin(fleet, env_seed(config.seed, 0))
     for number in range(-_WARM_UP_ROLLOUTS, rollouts):
         if number == 0:
             # The first rollouts find caches cold and episodes young.
-            policy.seconds = collecting.seconds = update.seconds = bookkeeping.seconds = envs.seconds = 0.0
-        rollout = collect_timed(envs, act, learner.rollout_steps, position)
+            policy.seconds = collecting.seconds = update.seconds = bookkeeping.seconds = timed.seconds = 0.0
+        rollout = collect_timed(fleet, act, learner.rollout_steps, position)
         position = rollout.end
         learn(rollout, max(number, 0) / rollouts)
         count(rollout)
+    parts = {
+        "policy": policy.seconds,
+        "engine": timed.seconds,
+        "rest of collecting": collecting.seconds - policy.seconds - timed.seconds,
+    }
     return {
         "steps": rollouts * learner.rollout_steps * config.num_envs,
         "seconds": {
-            "policy": policy.seconds,
-            "engine": envs.seconds,
-            "rest of collecting": collecting.seconds - policy.seconds - envs.seconds,
+            **({"policy and engine in one call": collecting.seconds} if at_once else parts),
             "update": update.seconds,
             "bookkeeping": bookkeeping.seconds,
         },

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from envfleet.train import A2CConfig, PPOConfig, TrainConfig, preset
+from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig, preset
 
 from .sides import Theirs
 
 ENV_ID = "LunarLander-v3"
+CONTINUOUS_ID = "LunarLanderContinuous-v3"
 ALGOS = ("a2c", "ppo")
+"""Those that are trained to a return as well."""
+SPEED_ALGOS = (*ALGOS, "sac")
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,12 @@ class Peer:
     @property
     def rollout(self) -> int:
         """Environment steps between two of its updates."""
-        return int(self.settings["n_steps"]) * self.num_envs
+        return int(self.settings.get("n_steps", 1)) * self.num_envs
 
     def side(self, algo: str, python: str) -> Theirs:
         """The contestant."""
-        return Theirs(self.name, python, ENV_ID, algo, self.num_envs, self.settings, self.anneal)
+        env_id = CONTINUOUS_ID if algo == "sac" else ENV_ID
+        return Theirs(self.name, python, env_id, algo, self.num_envs, self.settings, self.anneal)
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,56 @@ class Match:
     @property
     def rollout(self) -> int:
         """Environment steps between two updates of ours."""
-        assert isinstance(self.ours, (A2CConfig, PPOConfig))
-        return self.ours.rollout_steps * self.ours.num_envs
+        steps = self.ours.rollout_steps if isinstance(self.ours, (A2CConfig, PPOConfig)) else 1
+        return steps * self.ours.num_envs
 
     def whole_rollouts(self, steps: int) -> int:
-        """About so many steps, that both sides can make to the step."""
-        return max(1, round(steps / self.rollout)) * self.rollout
+        """About so many steps, that both sides can make to the step; fewer of SAC, which learns from each of them."""
+        wanted = max(_LEAST_SAC_STEPS, steps // _SAC_SHARE) if self.algo == "sac" else steps
+        return max(1, round(wanted / self.rollout)) * self.rollout
 
 
+_SAC_SHARE, _LEAST_SAC_STEPS = 20, 400
+# One update of a batch of 256 per step, two 256-unit relu layers: Stable-Baselines3's SAC, with eight environments.
+_SAME_SAC = Match(
+    "sac",
+    SACConfig(
+        CONTINUOUS_ID,
+        num_envs=8,
+        learning_starts=200,
+        updates_per_step=1.0,
+        batch_size=256,
+        noise_correlation=0.0,
+        return_steps=1,
+        actor_lr=3e-4,
+        critic_lr=3e-4,
+        temperature_lr=3e-4,
+        tau=0.005,
+        gamma=0.99,
+        reward_scale=1.0,
+        normalize_rewards=False,
+        hidden_sizes=(256, 256),
+        activation="relu",
+        normalize_observations=False,
+        anneal=False,
+    ),
+    (
+        Peer(
+            "same settings",
+            8,
+            {
+                "learning_starts": 200,
+                "train_freq": 1,
+                "gradient_steps": 8,
+                "batch_size": 256,
+                "learning_rate": 3e-4,
+                "tau": 0.005,
+                "gamma": 0.99,
+            },
+            300_000,
+        ),
+    ),
+)
 # Both have separate actor and critic networks of two 64-unit tanh layers, and Adam.
 _SAME_A2C = Match(
     "a2c",
@@ -124,7 +170,7 @@ _SAME_PPO = Match(
 
 def same_settings(algo: str) -> Match:
     """The same hyperparameters on both sides."""
-    return {"a2c": _SAME_A2C, "ppo": _SAME_PPO}[algo]
+    return {"a2c": _SAME_A2C, "ppo": _SAME_PPO, "sac": _SAME_SAC}[algo]
 
 
 def recommended_settings(algo: str) -> Match:

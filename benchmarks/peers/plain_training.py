@@ -1,11 +1,12 @@
 """Train once with a plain loop in one file, as CleanRL writes them, and print what it took as JSON.
 
-Gymnasium's SyncVectorEnv, NumPy in, torch tensors on the way, one pass over the minibatches after another. It takes
-Stable-Baselines3's names of settings and knows nothing of envfleet.
+Gymnasium's SyncVectorEnv, or PufferLib's workers; NumPy in, torch tensors on the way, one pass over the minibatches
+after another. It takes Stable-Baselines3's names of settings and knows nothing of envfleet.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -50,9 +51,8 @@ def train(request: Mapping[str, Any]) -> dict[str, Any]:
         torch.set_num_threads(request["threads"])
     torch.manual_seed(request["seed"])
     started = time.perf_counter()
-    fleet = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(request["env_id"])] * request["num_envs"])
-    envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(fleet, buffer_length=WINDOW)
-    agent = Agent(fleet.single_observation_space.shape[0], int(fleet.single_action_space.n))  # type: ignore[index, attr-defined]
+    envs = PufferWorkers(request) if request.get("vec_env") == "pufferlib" else _gymnasiums(request)
+    agent = Agent(envs.single_observation_space.shape[0], int(envs.single_action_space.n))
     optimizer = torch.optim.Adam(agent.parameters(), lr=request["settings"]["learning_rate"], eps=1e-5)
     ready = time.perf_counter()
     observations, _ = envs.reset(seed=request["seed"])
@@ -62,7 +62,7 @@ def train(request: Mapping[str, Any]) -> dict[str, Any]:
         update(agent, optimizer, batch, request["settings"], clipped=request["algo"] == "ppo")
         steps += rollout
     seconds = time.perf_counter() - ready
-    returns = envs.return_queue
+    returns = getattr(envs, "return_queue", ())
     envs.close()
     return {
         "steps": steps,
@@ -70,9 +70,45 @@ def train(request: Mapping[str, Any]) -> dict[str, Any]:
         "set_up_seconds": ready - started,
         "last_return": float(np.mean(returns)) if len(returns) >= WINDOW else None,
         "reached": [],
-        "plan": f"SyncVectorEnv, {torch.get_num_threads()} torch threads",
+        "plan": f"{type(envs.unwrapped).__name__}, {torch.get_num_threads()} torch threads",
         "versions": {"gymnasium": gymnasium.__version__, "torch": str(torch.__version__)},
     }
+
+
+def _gymnasiums(request: Mapping[str, Any]) -> Any:
+    fleet = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(request["env_id"])] * request["num_envs"])
+    return gymnasium.wrappers.vector.RecordEpisodeStatistics(fleet, buffer_length=WINDOW)
+
+
+@final
+class PufferWorkers:
+    """PufferLib's vector environment, called as Gymnasium's is."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        puffer = importlib.import_module("puffer_training")  # where this script lies
+        self.num_envs = request["num_envs"]
+        self._envs = puffer.workers(request["env_id"], self.num_envs)
+        self.single_observation_space = self._envs.single_observation_space
+        self.single_action_space = self._envs.single_action_space
+
+    @property
+    def unwrapped(self) -> Any:
+        """PufferLib's own."""
+        return self._envs
+
+    def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
+        """Reset all environments."""
+        self._envs.async_reset(seed)
+        return self._envs.recv()[0], {}
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Step all environments."""
+        self._envs.send(actions)
+        return tuple(self._envs.recv()[:5])
+
+    def close(self) -> None:
+        """End the processes."""
+        self._envs.close()
 
 
 def collect(envs: Any, agent: Agent, observations: Any, settings: Mapping[str, Any]) -> tuple[Any, dict[str, Tensor]]:

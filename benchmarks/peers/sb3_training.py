@@ -1,6 +1,6 @@
-"""Train once with Stable-Baselines3, in this process, and print what it took as JSON.
+"""Train once with Stable-Baselines3, or with SBX, which has its interface, and print what it took as JSON.
 
-Run by the Python of an environment that has stable-baselines3; it knows nothing of envfleet.
+Run by the Python of an environment that has the library; it knows nothing of envfleet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ WINDOW = 100
 
 def train(request: Mapping[str, Any]) -> dict[str, Any]:
     """Make the environments and the model, learn until the steps are done or the goals are reached."""
-    torch, _ = (importlib.import_module(name) for name in ("torch", "stable_baselines3"))
+    library = request.get("library", "stable_baselines3")
+    torch, _ = (importlib.import_module(name) for name in ("torch", library))
     if request["threads"]:
         torch.set_num_threads(request["threads"])
     started = time.perf_counter()
@@ -38,7 +39,7 @@ def train(request: Mapping[str, Any]) -> dict[str, Any]:
         "reached": goals.reached,
         "curve": goals.curve,
         "plan": f"{request['vec_env']}, {torch.get_num_threads()} torch threads",
-        "versions": {name: _version(name) for name in ("stable_baselines3", "gymnasium", "torch", "numpy")},
+        "versions": {name: _version(name) for name in (library, "gymnasium", "torch", "numpy")},
     }
 
 
@@ -50,7 +51,7 @@ def _environments(request: Mapping[str, Any]) -> Any:
 
 
 def _model(request: Mapping[str, Any], envs: Any) -> Any:
-    algorithms = importlib.import_module("stable_baselines3")
+    algorithms = importlib.import_module(request.get("library", "stable_baselines3"))
     settings = dict(request["settings"])
     if request["anneal"]:
         rate = settings["learning_rate"]

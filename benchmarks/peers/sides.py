@@ -1,4 +1,4 @@
-"""Who trains: envfleet and Stable-Baselines3, each run in a process of its own."""
+"""Who trains: envfleet and other libraries, each run in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
+
+from harness.installation import InstallationError, telling_line
 
 from envfleet.train.config import TrainConfig, config_to_dict
 
@@ -19,6 +21,16 @@ _HERE = Path(__file__).parent
 OUR_SCRIPT = _HERE / "envfleet_training.py"
 THEIR_SCRIPT = _HERE / "sb3_training.py"
 PLAIN_SCRIPT = _HERE / "plain_training.py"
+RLOX_SCRIPT = _HERE / "rlox_training.py"
+PUFFER_SCRIPT = _HERE / "puffer_training.py"
+
+
+class ScriptError(RuntimeError):
+    """A script failed; `line` is what says most about it."""
+
+    def __init__(self, text: str, line: str) -> None:
+        super().__init__(text)
+        self.line = line
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,7 @@ class Ours(Side):
 @final
 @dataclass(frozen=True)
 class Theirs(Side):
-    """Stable-Baselines3.
+    """Stable-Baselines3, or whoever takes its names of settings.
 
     Attributes:
         python: the interpreter of an environment that has it.
@@ -112,6 +124,7 @@ class Theirs(Side):
         vec_env: "DummyVecEnv" or "SubprocVecEnv".
         threads: torch's threads, 0 for its own choice.
         script: what trains.
+        library: what it imports, where the script can do with several.
     """
 
     python: str
@@ -123,10 +136,16 @@ class Theirs(Side):
     vec_env: str = "DummyVecEnv"
     threads: int = 1
     script: Path = THEIR_SCRIPT
+    library: str = "stable_baselines3"
+
+    @property
+    def is_rival(self) -> bool:
+        """Whether it is another library, which may not be able to run here."""
+        return self.library != "stable_baselines3" or self.script not in (THEIR_SCRIPT, PLAIN_SCRIPT)
 
     def train(self, seed: int, limits: Limits) -> Outcome:
         """Train once."""
-        fields = ("env_id", "algo", "num_envs", "settings", "anneal", "vec_env", "threads")
+        fields = ("env_id", "algo", "num_envs", "settings", "anneal", "vec_env", "threads", "library")
         request = {name: getattr(self, name) for name in fields} | {"seed": seed} | _limits_request(limits)
         return _outcome(seed, run_script(self.python, self.script, request))
 
@@ -142,7 +161,34 @@ def variants(side: Theirs) -> tuple[Theirs, ...]:
 
 def plain_loop(side: Theirs) -> Theirs:
     """The same settings in a loop in one file, on Gymnasium's SyncVectorEnv, in our own interpreter."""
-    return replace(side, name="plain loop, 1 thread", python=sys.executable, script=PLAIN_SCRIPT)
+    return replace(side, name="plain torch loop, as CleanRL's", python=sys.executable, script=PLAIN_SCRIPT)
+
+
+def rivals(side: Theirs, python_of: Callable[[str], str]) -> Iterator[tuple[str, Theirs | str]]:
+    """Other libraries with the same settings, by name; where one cannot take part, why.
+
+    Args:
+        side: Stable-Baselines3 with these settings.
+        python_of: the interpreter of a peer, installed if need be; raises an InstallationError where that fails.
+    """
+    known: dict[str, tuple[str, set[str], dict[str, Any]]] = {
+        "SBX (JAX)": ("sbx", {"ppo", "sac"}, {"library": "sbx"}),
+        "PufferLib's trainer": ("pufferlib", {"ppo"}, {"script": PUFFER_SCRIPT}),
+        "PufferLib's workers, plain torch loop": (
+            "pufferlib",
+            {"a2c", "ppo"},
+            {"script": PLAIN_SCRIPT, "vec_env": "pufferlib", "library": "pufferlib"},
+        ),
+        "rlox": ("rlox", {"a2c", "ppo", "sac"}, {"script": RLOX_SCRIPT}),
+    }
+    for name, (peer, algos, changes) in known.items():
+        if side.algo not in algos:
+            yield name, f"has no {side.algo.upper()}"
+            continue
+        try:
+            yield name, replace(side, name=name, python=python_of(peer), **changes)
+        except InstallationError as error:
+            yield name, str(error)
 
 
 def our_request(task: str, config: TrainConfig, limits: Limits) -> dict[str, Any]:
@@ -157,7 +203,7 @@ def run_script(python: str, script: Path, request: Mapping[str, Any]) -> dict[st
     command = [python, str(script), json.dumps(request)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{script.name} failed:\n{done.stderr.strip()}")
+        raise ScriptError(f"{script.name} failed:\n{done.stderr.strip()}", telling_line(done.stderr))
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 

@@ -9,22 +9,31 @@ from typing import Any
 from harness.machine import Machine
 from harness.report import table
 
-from .contests import GoalResult, Plan, ProfileResult, Runs, SpeedResult
+from .contests import OUR_TORCH, GoalResult, Plan, ProfileResult, Runs, SpeedResult
 from .matches import ENV_ID, recommended_settings, same_settings
 
-SAME_STEPS = 2.0
+SAME_STEPS = {"a2c": 2.0, "ppo": 12.0, "sac": 2.0}
+"""Times Stable-Baselines3's fastest way, by algorithm."""
+THAN_TORCH = {"a2c": 1.7, "ppo": 4.5, "sac": 3.0}
+"""Times our own loop with torch for a learner."""
 SAME_RETURN = 3.0
+MOST_SECONDS = 6.0
+"""To the lowest of the returns, with our quickest algorithm."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many times faster we were; `at_least` if theirs gave up before, so that it is a lower bound."""
+    """How many times faster we were; `at_least` if theirs gave up before, so that it is a lower bound.
+
+    With `at_most`, seconds that were needed at most.
+    """
 
     claim: str
     needed: float
     measured: float | None
     at_least: bool
     met: bool
+    at_most: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,12 @@ class Report:
     @property
     def verdicts(self) -> list[Verdict]:
         """What the figures say, for what was measured with peers."""
-        found = [_speed_verdict(result) for result in self.speed if result.theirs]
-        return found + [_goal_verdict(result, self.plan.goals[0]) for result in self.time_to_return if result.theirs]
+        speed = [result for result in self.speed if result.theirs]
+        to_goal = [result for result in self.time_to_return if result.theirs]
+        found = [_speed_verdict(result) for result in speed]
+        found += [verdict for result in speed for verdict in _rival_verdicts(result)]
+        found += [_goal_verdict(result, self.plan.goals[0]) for result in to_goal]
+        return [*found, _seconds_verdict(to_goal, self.plan.goals[0])] if to_goal else found
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts and lists; infinite times are null; `all_met` is null if nothing was held against a peer."""
@@ -72,6 +85,7 @@ def report_text(report: Report) -> str:
     """Every table that has rows, in Markdown."""
     tables = [
         ("Every contestant with the same settings, median steps/s", _contestants_text(report)),
+        ("Who could not take part", _missing_text(report)),
         ("Summary", _summary_text(report)),
         ("Where our time goes, default settings", _profile_text(report)),
         ("Requirements", _verdicts_text(report)),
@@ -86,6 +100,10 @@ def _contestants_text(report: Report) -> str:
         for runs in result.all_runs
     ]
     return table(["contestant", "steps/s", "seconds", "and to set up"], rows) if rows else ""
+
+
+def _missing_text(report: Report) -> str:
+    return "\n".join(f"- {result.algo}: {name}: {why}" for result in report.speed for name, why in result.missing)
 
 
 def _summary_text(report: Report) -> str:
@@ -131,11 +149,11 @@ def _set_up(runs: Runs) -> str:
 def _profile_text(report: Report) -> str:
     if not report.profile:
         return ""
-    parts = list(report.profile[0].seconds)
+    parts = list(dict.fromkeys(part for result in report.profile for part in result.seconds))
     rows = [
         [
             result.algo,
-            *(f"{result.shares[part]:.0%}" for part in parts),
+            *(f"{result.shares[part]:.0%}" if part in result.shares else "" for part in parts),
             f"{result.steps_per_second:,.0f}",
             result.plan.split(",")[0],
         ]
@@ -149,7 +167,7 @@ def _verdicts_text(report: Report) -> str:
         [
             verdict.claim,
             "not reached" if verdict.measured is None else f"{'> ' if verdict.at_least else ''}{verdict.measured:.2f}",
-            f"{verdict.needed:.1f}",
+            f"{'at most ' if verdict.at_most else ''}{verdict.needed:.1f}",
             "yes" if verdict.met else "NO",
         ]
         for verdict in report.verdicts
@@ -158,8 +176,28 @@ def _verdicts_text(report: Report) -> str:
 
 
 def _speed_verdict(result: SpeedResult) -> Verdict:
-    met = result.ratio is not None and result.ratio >= SAME_STEPS
-    return Verdict(f"{result.algo}: times faster to the same steps", SAME_STEPS, result.ratio, False, met)
+    needed = SAME_STEPS[result.algo]
+    met = result.ratio is not None and result.ratio >= needed
+    return Verdict(f"{result.algo}: times faster to the same steps", needed, result.ratio, False, met)
+
+
+def _rival_verdicts(result: SpeedResult) -> list[Verdict]:
+    """Our own loop with torch, and every other library, which we have to be ahead of."""
+    found = []
+    for runs in result.others:
+        needed = THAN_TORCH[result.algo] if runs.name == OUR_TORCH else 1.0
+        ratio = result.times_faster_than(runs.name)
+        met = ratio is not None and ratio >= needed
+        found.append(Verdict(f"{result.algo}: times the steps/s of {runs.name}", needed, ratio, False, met))
+    return found
+
+
+def _seconds_verdict(results: list[GoalResult], goal: float) -> Verdict:
+    seconds = min(result.ours.seconds_to(goal) for result in results)
+    claim = f"seconds to a return of {goal:g}, our quickest algorithm"
+    return Verdict(
+        claim, MOST_SECONDS, seconds if math.isfinite(seconds) else None, False, seconds <= MOST_SECONDS, True
+    )
 
 
 def _goal_verdict(result: GoalResult, goal: float) -> Verdict:
@@ -173,6 +211,7 @@ def _speed_json(result: SpeedResult) -> dict[str, Any]:
         "algo": result.algo,
         "steps": result.steps,
         "contestants": [_runs_json(runs) for runs in result.all_runs],
+        "missing": dict(result.missing),
         "best_peer": result.best.name if result.best else None,
         "ratio": result.ratio,
         "ratios": result.ratios,

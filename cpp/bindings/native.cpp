@@ -107,10 +107,32 @@ NB_MODULE(_native, m) {
              "rewards"_a, "terminated"_a, "truncated"_a, "finished"_a, "turns"_a, "out"_a,
              "batch_observations"_a.none(), "final_observation"_a.none());
 
+    nb::class_<RowPolicy>(m, "RowPolicy", "Chooses actions in compiled code, row by row.");
+    nb::class_<PyRollout>(m, "Rollout", "Many steps of a pool with a policy.")
+        .def_prop_ro("made", &PyRollout::made, "Steps that all environments have made.")
+        .def("final_observations", &PyRollout::final_observations)
+        .def("final_infos", &PyRollout::final_infos);
+
     nb::class_<PyPool>(m, "Pool", "Environments of one kind, stepped together.")
         .def("step", &PyPool::step, "actions"_a.none(), "copy"_a,
              "What VectorEnv.step returns; None if the call needs a closer look, False if an "
              "environment failed.")
+        .def(
+            "begin_rollout",
+            [](const PyPool& pool, nb::object policy, nb::object observations, nb::object actions,
+               nb::object rewards, nb::object terminated, nb::object truncated, nb::object valid,
+               const std::vector<std::string>& info_names) {
+                const PyRolloutArrays arrays{Column(observations), Column(actions),
+                                             Column(rewards),      Column(terminated),
+                                             Column(truncated),    Column(valid)};
+                return pool.begin_rollout(std::move(policy), arrays, info_names);
+            },
+            "policy"_a, "observations"_a, "actions"_a, "rewards"_a, "terminated"_a, "truncated"_a,
+            "valid"_a, "info_names"_a, nb::keep_alive<0, 1>(),
+            "A rollout that is kept in these arrays, [steps, environments, ...] each; "
+            "observations are of one step more.")
+        .def("roll_out", &PyPool::roll_out, "rollout"_a,
+             "Takes it further. True once it is over; False if planned episodes have run out.")
         .def("step_stored", &PyPool::step_stored, "Steps with the actions in the actions array.")
         .def("reset", &PyPool::reset, "mask"_a, "options"_a)
         .def("send", &PyPool::send, "actions"_a.none(), "env_ids"_a.none(),

@@ -22,6 +22,7 @@
 #include "bindings/plain_arguments.h"
 #include "bindings/pool_arrays.h"
 #include "bindings/results.h"
+#include "bindings/rollout.h"
 #include "bindings/values.h"
 
 namespace envfleet {
@@ -53,6 +54,7 @@ class PyPool {
                            [this] { gil_.give_away(); }},
                           values);
         arrays.check_sizes(pool_->action_bytes(), pool_->observation_bytes());
+        kinds_ = kinds;
         results_.emplace(arrays_, std::move(kinds), mode);
         plain_.emplace(arrays_, *pool_, mode);
         at_work_.resize(rows);
@@ -89,6 +91,27 @@ class PyPool {
         return nb::make_tuple(only ? only->column.object() : results_->observations(copy),
                               rewards.column.object(), terminated.column.object(),
                               truncated.column.object(), results_->infos(everyone()));
+    }
+
+    // A rollout that roll_out() takes further. It must not outlive the pool.
+    PyRollout* begin_rollout(nb::object policy, const PyRolloutArrays& arrays,
+                             const std::vector<std::string>& info_names) const {
+        return new PyRollout(std::move(policy), arrays, arrays_, kinds_, info_names);
+    }
+
+    // True once it is over; False if planned episodes have run out, which then have to be supplied.
+    // Whoever calls has the fleet to itself. If an environment failed, a quick call did.
+    bool roll_out(PyRollout& rollout) {
+        const InUse::Scope use(in_use_);
+        check_nobody_at_work();
+        while (!rollout.rollout().is_over()) {
+            if (pool_->lacks_plans()) return false;
+            GilTurns::let_others_run(
+                [&] { pool_->roll_out(rollout.rollout(), now() + between_looks); });
+            look_around();
+        }
+        fails(pool_->failure_among(rollout.rollout().last_rows()));
+        return true;
     }
 
     void step_stored() {
@@ -307,6 +330,9 @@ class PyPool {
         return array;
     }
 
+    // How long a rollout goes on without a look whether a signal has arrived.
+    static constexpr Nanoseconds between_looks = 50'000'000;
+
     // Seconds that a pool which nobody has closed waits for rows that are out.
     static constexpr double patience_at_the_end = 5;
 
@@ -382,6 +408,7 @@ class PyPool {
 
     // Before the pool: its threads end before what they work on.
     PoolArrays arrays_;
+    std::vector<InfoColumn> kinds_;
     nb::object kept_;
     std::unique_ptr<AnyPool> pool_;
     std::optional<Results> results_;

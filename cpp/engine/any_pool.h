@@ -13,6 +13,7 @@
 #include "engine/failures.h"
 #include "engine/fields.h"
 #include "engine/random.h"
+#include "engine/rollout.h"
 #include "engine/rows.h"
 
 namespace envfleet {
@@ -62,6 +63,11 @@ class AnyPool {
     // Steps all rows; `actions` holds one after another. Each thread copies the rows it has
     // written, which it has at hand, to their twins. For what environments throw see failure().
     virtual void step(const std::byte* actions, std::span<const Twin> twins) = 0;
+
+    // Takes all rows further in a rollout until it is over, the deadline passes, or plans are
+    // lacking. For what environments throw see failure_among() of those that are behind. There must
+    // be one array of observations.
+    virtual void roll_out(Rollout& rollout, Nanoseconds deadline) = 0;
 
     // Throws std::invalid_argument for options that reset() would refuse.
     virtual void check_options(const std::vector<NamedValues>& options) const = 0;

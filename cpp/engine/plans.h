@@ -34,6 +34,14 @@ class Plans {
     // Whether some environment has none, though plans are used.
     bool are_lacking() const { return are_lacking_.load(std::memory_order_relaxed); }
 
+    // The same of the rows from `first` on and before `last`.
+    bool lack_among(size_t first, size_t last) const {
+        if (!are_lacking()) return false;
+        const std::lock_guard lock(mutex_);
+        return std::any_of(queues_.begin() + first, queues_.begin() + last,
+                           [](const auto& episodes) { return episodes.empty(); });
+    }
+
     void add(size_t env, PlannedEpisode<Params> episode) {
         const std::lock_guard lock(mutex_);
         queues_.resize(num_envs_);

@@ -55,6 +55,7 @@ class Pool final : public AnyPool {
           action_size_(room_.action),
           team_(setup.threads, num_envs_),
           turns_(team_, num_envs_, setup.adaptive, std::move(setup.before_long_wait)),
+          long_turns_(team_, num_envs_, setup.adaptive, nullptr, pieces_of_rollouts),
           tickets_(team_, num_envs_, setup.adaptive, [this](size_t env) { run_ticket(env); }) {
         check_arrays();
         states_.reserve(num_envs_);
@@ -89,6 +90,22 @@ class Pool final : public AnyPool {
             for (const auto& [rows, copy, size] : twins) {
                 std::memcpy(copy + first * size, rows + first * size, (last - first) * size);
             }
+        });
+    }
+
+    void roll_out(Rollout& rollout, Nanoseconds deadline) override {
+        tickets_.check_here();
+        if (!rollout.has_begun()) failures_.forget();
+        rollout.begin();
+        long_turns_.run_long([&](size_t from, size_t to) {
+            rollout.run(
+                from, to, deadline, out_, autoreset_,
+                [this](size_t first, size_t last) { return !plans_.lack_among(first, last); },
+                [&](size_t first, size_t last) {
+                    if (!all_allowed(first, last, rollout.taken())) return false;
+                    step_rows(first, last, rollout.taken());
+                    return !failures_.first([&](size_t env) { return env >= first && env < last; });
+                });
         });
     }
 
@@ -242,6 +259,8 @@ class Pool final : public AnyPool {
         const std::byte* actions;
     };
     static constexpr int64_t most_steps = int64_t{1} << 53;
+    // A policy takes as long for a few rows as for one, and in a long turn a piece is soon made up.
+    static constexpr size_t pieces_of_rollouts = 2;
 
     // A value that cannot be is refused, and the state stays as it was.
     bool set_variable(size_t env, std::string_view name, const Value& value) {
@@ -331,6 +350,19 @@ class Pool final : public AnyPool {
             }
         }
         return action;
+    }
+
+    // Looks at actions that nobody has checked: those that are none are failures.
+    bool all_allowed(size_t first, size_t last, const std::byte* actions) {
+        bool all = true;
+        const std::vector<int64_t>& limits = room_.action_limits;
+        const auto* numbers = reinterpret_cast<const uint64_t*>(actions);
+        for (size_t number = first * limits.size(); number < last * limits.size(); ++number) {
+            if (numbers[number] < static_cast<uint64_t>(limits[number % limits.size()])) continue;
+            failures_.note(number / limits.size(), "its policy chose an action that it has not");
+            all = false;
+        }
+        return all;
     }
 
     void step_rows(size_t first, size_t last, const std::byte* actions) {
@@ -468,7 +500,7 @@ class Pool final : public AnyPool {
     const size_t action_size_;
     // Last: the threads end before what they work on.
     Team team_;
-    Turns turns_;
+    Turns turns_, long_turns_;
     Tickets tickets_;
 };
 

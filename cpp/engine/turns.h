@@ -25,8 +25,9 @@ class Turns final : public TeamWork {
   public:
     // `adaptive`: helpers are used where they pay off, otherwise in every turn. `before_long_wait`
     // is called by whoever calls run(), at most once per turn, when helpers keep it waiting: they
-    // may wait in turn for something that it holds.
-    Turns(Team& team, size_t rows, bool adaptive, std::function<void()> before_long_wait = nullptr)
+    // may wait in turn for something that it holds. `most_pieces`: of a thread's rows.
+    Turns(Team& team, size_t rows, bool adaptive, std::function<void()> before_long_wait = nullptr,
+          size_t most_pieces = 6)
         : team_(team),
           rows_(rows),
           shares_(team.size()),
@@ -52,6 +53,16 @@ class Turns final : public TeamWork {
         if (timed) judge_.note(now() - start);
     }
 
+    // The same for work that takes long as a rule: helpers are called unless the last such work was
+    // over in the time that this takes.
+    template <class Work>
+    void run_long(const Work& work) {
+        const bool together = shares_ > 1 && !is_short_;
+        const Nanoseconds start = now();
+        together ? run_together(work) : work(size_t{0}, rows_);
+        is_short_ = adaptive_ && now() - start < (together ? worth_calling / 2 : worth_calling);
+    }
+
     bool calls(size_t helper) const override {
         return turn_.load(std::memory_order_seq_cst) !=
                seen_[helper].turn.load(std::memory_order_relaxed);
@@ -63,9 +74,9 @@ class Turns final : public TeamWork {
     }
 
   private:
-    static constexpr size_t most_pieces = 6;
     // Longer than a turn that is short enough for its caller to keep what others may want.
     static constexpr Nanoseconds long_wait = 100'000;
+    static constexpr Nanoseconds worth_calling = 30'000;
 
     // The last turn in which somebody began a piece, or that a helper has seen.
     struct alignas(64) Claim {
@@ -131,6 +142,7 @@ class Turns final : public TeamWork {
     const size_t shares_;
     const size_t pieces_a_share_;
     const bool adaptive_;
+    bool is_short_ = false;  // what run_long() did last
     Judge judge_;
     std::unique_ptr<Claim[]> claims_;
     std::unique_ptr<Claim[]> seen_;  // one per thread

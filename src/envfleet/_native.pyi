@@ -47,6 +47,20 @@ class PoolArrays:
         final_observation: Callable[[int], Any] | None,
     ) -> None: ...
 
+class RowPolicy:
+    """Chooses actions in compiled code, row by row."""
+
+class Rollout:
+    """Many steps of a pool with a policy.
+
+    `made`: how many all environments have made. The last observations and infos of the episodes that ended in these
+    are in the order of their steps, then of their environments.
+    """
+
+    made: int
+    def final_observations(self) -> npt.NDArray[Any]: ...
+    def final_infos(self) -> dict[str, npt.NDArray[Any]]: ...
+
 class Pool:
     """Environments of one kind, stepped together.
 
@@ -57,6 +71,18 @@ class Pool:
     ready: bool
     def share(self, exclusive: Exclusive) -> None: ...
     def step(self, actions: Any, copy: bool) -> StepResult | None: ...
+    def begin_rollout(
+        self,
+        policy: RowPolicy,
+        observations: npt.NDArray[Any],
+        actions: npt.NDArray[Any],
+        rewards: npt.NDArray[np.float64],
+        terminated: npt.NDArray[np.bool_],
+        truncated: npt.NDArray[np.bool_],
+        valid: npt.NDArray[np.bool_],
+        info_names: list[str],
+    ) -> Rollout: ...
+    def roll_out(self, rollout: Rollout) -> bool: ...
     def step_stored(self) -> None: ...
     def reset(self, mask: npt.NDArray[np.bool_], options: list[dict[str, Any] | None]) -> None: ...
     def send(self, actions: Any, env_ids: Any) -> bool: ...

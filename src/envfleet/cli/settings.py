@@ -36,7 +36,7 @@ _GROUPS = {
         "randomize_on",
         "reseed_every",
     ),
-    "network": ("hidden_sizes", "activation", "normalize_observations", "device", "torch_threads"),
+    "network": ("hidden_sizes", "activation", "normalize_observations", "device", "learner", "torch_threads"),
 }
 """Which settings are shown together. All others are shown under the name of the algorithm."""
 

@@ -104,7 +104,7 @@ class NativeQuickCalls:
     def __init__(self, pool: _native.Pool, exclusive: _core.Exclusive) -> None:
         self._pool, self._exclusive = pool, exclusive
         self.step = pool.step
-        self._error: BaseException | None = None
+        self._error: BaseException | Failure | None = None
 
     @property
     def ready(self) -> bool:
@@ -120,7 +120,7 @@ class NativeQuickCalls:
         try:
             return self._pool.send(actions, env_ids)
         except BaseException as error:
-            self._note(error)
+            self.note(error)
             raise
 
     def recv(self, batch_size: int) -> StepResult | None:
@@ -128,10 +128,11 @@ class NativeQuickCalls:
         try:
             return self._pool.recv(batch_size) or None
         except BaseException as error:
-            self._note(error)
+            self.note(error)
             raise
 
-    def _note(self, error: BaseException) -> None:
+    def note(self, error: BaseException | Failure) -> None:
+        """Remembers how a quick call ended, until `take_error`: only a closer look may go on from there."""
         self._error, self.ready = error, False
         self._exclusive.settle()  # a signal handler may have closed the fleet
 

@@ -20,6 +20,7 @@ from envfleet.native.buffers import NativeBlock
 from envfleet.native.catalogue import EnvArguments, check_varied, env_arguments
 from envfleet.native.engine import NativeEngine, NativeShard
 from envfleet.native.planned_episodes import EpisodePlans, PlannedEpisodes
+from envfleet.native.rollouts import NativeRollouts, RolloutArrays
 from envfleet.native.twin import Twin
 from envfleet.redraw import ParameterStream
 from envfleet.vector import arguments
@@ -117,6 +118,7 @@ class NativeVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
         block.attach(pool, plans)
         shard = NativeShard(pool, twin, self._kind, num_envs, companions, plans, None if origins else varied)
         engine = NativeEngine(pool, block, shard, exclusive_for(type(self).__name__))
+        self._rollouts = NativeRollouts(pool, plans, engine.quick)
         options = FleetOptions(
             f"native: {self._kind} is compiled" + ("." if kind.title else " and bit-identical to Gymnasium's."),
             copy,
@@ -126,6 +128,18 @@ class NativeVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
             check_reset=partial(_check_reset, pool),
         )
         super().__init__(spaces, engine, options)
+
+    def roll_out(
+        self, policy: _native.RowPolicy, arrays: RolloutArrays, info_names: Sequence[str] = ()
+    ) -> _native.Rollout | None:
+        """Steps all environments many times in one call of compiled code, with a policy that is compiled too.
+
+        Returns:
+            How many steps were made, and what is known about the episodes that ended in them. None if a step has to
+            be taken the ordinary way, which then also says why.
+        """
+        with self._exclusive:
+            return self._rollouts.run(policy, arrays, info_names) if self._quick.ready else None
 
     def get_state(self, index: int) -> EnvState:
         """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.

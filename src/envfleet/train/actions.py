@@ -39,6 +39,12 @@ class EnvActions:
         self._shapes = [tuple(leaf.shape or ()) for leaf in leaves]
         self._ends = np.cumsum([math.prod(shape) for shape in self._shapes]).tolist()
 
+    @property
+    def bounds(self) -> ActionMap | None:
+        """What maps actions onto the bounds of a Box; None for other spaces."""
+        (first, *others) = self._maps
+        return first if isinstance(first, ActionMap) and not others else None
+
     def rows(self, actions: Any) -> Array:
         """The numbers [batch, n] that lead to a batch of actions, such as those of a dataset."""
         leaves = zip(flatten(self._space, actions), self._maps, strict=True)

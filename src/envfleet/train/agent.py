@@ -17,6 +17,7 @@ from envfleet.errors import NonFiniteError
 from envfleet.train.actions import EnvActions
 from envfleet.train.config import TrainConfig
 from envfleet.train.finite import all_finite, check_weights, first_exceeding
+from envfleet.train.networks.compiled_policy import CompiledPolicy, why_no_compiled_policy
 from envfleet.train.networks.distributions import is_continuous, is_nested
 from envfleet.train.networks.memory import CarriedStates, MemoryActor
 from envfleet.train.networks.modes import evaluation_mode
@@ -24,6 +25,7 @@ from envfleet.train.networks.networks import Actor
 from envfleet.train.observations import Array, Observations, Tensors, map_leaves, parts_of, to_tensors
 from envfleet.train.wrapping import Wrapping
 from envfleet.wrappers._common import AnyVectorEnv
+from envfleet.wrappers.bounded_action import ActionMap
 
 
 @final
@@ -60,6 +62,7 @@ class Agent:
         # Its own, so that whoever draws actions in the middle of a training changes nothing of it.
         self._generator = torch.Generator(device).manual_seed(config.seed)
         self._to_env = EnvActions(action_space)
+        self._compiled: CompiledPolicy | None = None
 
     @property
     def needs_resets(self) -> bool:
@@ -72,6 +75,24 @@ class Agent:
         The wrappers have what they learnt in training, and learn nothing more. Rewards are the environments' own.
         """
         return envs if self.wrapping is None else self.wrapping.to_play(envs)
+
+    @property
+    def action_map(self) -> ActionMap | None:
+        """What maps the policy's actions onto the bounds of the action space, if it has any."""
+        return self._to_env.bounds
+
+    @property
+    def compiled(self) -> CompiledPolicy | None:
+        """What takes the likeliest actions in compiled code; None if torch computes them."""
+        is_wanted = getattr(self.config, "learner", "torch") != "torch"
+        can = is_wanted and isinstance(self.actor, Actor) and why_no_compiled_policy(self.actor) is None
+        if self._compiled is None and can:
+            self._compiled = CompiledPolicy(self.actor, noise_steps=0)
+        return self._compiled
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the compiled form, which is made again where it is needed."""
+        return {**self.__dict__, "_compiled": None}
 
     @torch.inference_mode()
     def act(
@@ -96,6 +117,9 @@ class Agent:
         _check_batch(self.observation_space, observations, "observations")
         # Torch warns of arrays that cannot be written to and refuses some that are not laid out row by row.
         plain = map_leaves(lambda leaf: np.require(leaf, requirements=("C", "W")), observations)
+        quick = self.compiled.likeliest(plain) if deterministic and self.compiled is not None else None
+        if quick is not None:
+            return self._to_env(quick)
         with evaluation_mode(self.actor) if self.actor.training else nullcontext():
             outputs = self._outputs(to_tensors(plain, self.device), resets, env_ids)
         self._check_outputs(outputs, plain)

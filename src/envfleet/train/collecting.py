@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from envfleet.train.at_once import make_at_once
 from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
 from envfleet.wrappers._common import AnyVectorEnv, autoreset_mode
 
@@ -117,6 +118,8 @@ def collect(
 ) -> Rollout:
     """Let `policy` act for `steps` steps in every environment.
 
+    Native environments and a policy with a compiled form do so in one call, with the same numbers.
+
     Args:
         envs: a vector environment with NEXT_STEP or SAME_STEP autoreset.
         policy: from a batch of observations [num_envs, ...] to a batch of actions.
@@ -127,6 +130,9 @@ def collect(
             bool[num_envs], and keep that in the rollout: for policies that remember.
     """
     same_step = _resets_in_same_step(envs)
+    rollout = None if tell_resets else _collected_at_once(envs, policy, steps, start, info_names)
+    if rollout is not None:
+        return rollout
     record = _Record(envs, steps, info_names)
     observations, resetting, starting = start.observations, start.resetting, start.starting
     act: Any = policy
@@ -144,6 +150,34 @@ def collect(
         if not same_step:
             resetting = done
     return record.rollout(Position(copied(observations), resetting, starting=starting), fresh=start.fresh)
+
+
+def _collected_at_once(
+    envs: AnyVectorEnv, policy: Callable[..., Array], steps: int, start: Position, info_names: Sequence[str]
+) -> Rollout | None:
+    """The same rollout by one call of compiled code; None if that cannot be."""
+    stretch = make_at_once(envs, policy, steps, start.observations, info_names)
+    if stretch is None:
+        return None
+    observations, actions, rewards, terminated, truncated, valid = stretch.arrays
+    if stretch.made < steps:
+        envs.step(policy(observations[stretch.made]))  # raises what is wrong with it
+    same_step = _resets_in_same_step(envs)
+    done = terminated[-1] | truncated[-1]
+    resetting, starting = (start.resetting, done) if same_step else (done, ~valid[-1])
+    unknown = np.full(len(stretch.final_observations), np.nan)
+    return Rollout(
+        observations[:-1],
+        actions,
+        rewards,
+        terminated,
+        truncated,
+        valid,
+        stretch.final_observations,
+        Position(observations[-1].copy(), resetting, starting=starting),
+        fresh=start.fresh,
+        final_infos={name: np.asarray(stretch.final_infos.get(name, unknown), np.float64) for name in info_names},
+    )
 
 
 class _Record:

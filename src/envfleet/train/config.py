@@ -81,6 +81,9 @@ class TrainConfig(ABC):
             there are any, else that of the last 100 training episodes.
         reseed_every: steps of each copy after which all are reset with a fresh seed. A stopped run is resumed by
             replaying the actions since then, so this bounds how long that takes. 0 means never.
+        learner: what computes the updates. "torch": torch, which takes any network. "compiled": compiled code, several
+            times faster for small networks on the CPU; it takes perceptrons of ours over vectors, see docs/learner.md.
+            "auto": compiled code where that is possible and faster.
         torch_threads: threads torch may use; small networks are fastest with 1. 0 leaves torch's own setting. Another
             number adds up in another order, so a run is repeated exactly with the same number only.
     """
@@ -111,6 +114,7 @@ class TrainConfig(ABC):
     eval_every: int = 0
     eval_episodes: int = 100
     stop_at_return: float | None = None
+    learner: Literal["auto", "torch", "compiled"] = "auto"
     torch_threads: int = 1
 
     def __post_init__(self) -> None:
@@ -296,6 +300,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, ("backend",), _listed(backends.names()), lambda v: v in backends.names()),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
         *_violations(config, ("non_finite",), "stop or drop", lambda v: v in ("stop", "drop")),
+        *_violations(config, ("learner",), "auto, torch or compiled", lambda v: v in ("auto", "torch", "compiled")),
         *_violations(config, ("activation",), "tanh or relu", lambda v: v in ("tanh", "relu")),
         *_violations(config, ("hidden_sizes",), "a tuple of integers of at least 1", _are_widths),
         *_violations(config, _JSON, "what JSON can hold, with lists instead of tuples", _survives_json),

@@ -75,12 +75,12 @@ def first_exceeding(batch: Any, largest: float = LARGEST, path: str = "") -> Fou
 
 def check_loss(loss: Tensor, of: str) -> None:
     """Refuse a loss no step can be taken from."""
-    _check_scalar(loss, f"{of} loss")
+    check_number(loss.item(), f"{of} loss")
 
 
 def check_gradient(norm: Tensor, of: str) -> None:
     """Refuse a gradient by its length: shortening an infinite one would make it NaN."""
-    _check_scalar(norm, f"{of} gradient")
+    check_number(norm.item(), f"{of} gradient")
 
 
 def check_weights(modules: Mapping[str, nn.Module], where: str, step: int | None = None) -> None:
@@ -131,7 +131,7 @@ def odd_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}{dot}{name}", buffer
 
 
-def _check_scalar(scalar: Tensor, quantity: str) -> None:
-    value = scalar.item()
+def check_number(value: float, quantity: str) -> None:
+    """Refuse a loss, or the length of a gradient, that is not finite."""
     if not math.isfinite(value):
         raise NonFiniteError(f"The {quantity} is {value}.", quantity=quantity)

@@ -19,6 +19,7 @@ import numpy as np
 
 from envfleet.errors import NonFiniteError
 from envfleet.train.algorithms.learner import Learner
+from envfleet.train.at_once import Compiled
 from envfleet.train.collecting import BoolArray, Rollout, Rows
 from envfleet.train.finite import (
     LARGEST,
@@ -47,6 +48,31 @@ class Act(Protocol):
     ) -> Array:
         """Actions, one per row."""
         ...
+
+
+@final
+class Shielded:
+    """`act`, but it sees 0 where an observation is not finite, so that environments never get NaN for an action.
+
+    What came of it is not learnt from: `Watch.checked` finds the observation in the rollout.
+
+    Args:
+        act: the policy.
+        compiled: its compiled form, which does the same by itself; None if it has none.
+    """
+
+    def __init__(self, act: Callable[..., Array], compiled: Compiled | None = None) -> None:
+        self._act, self.compiled = act, compiled
+
+    def __call__(
+        self, observations: Observations, env_ids: Rows | None = None, resets: BoolArray | None = None
+    ) -> Array:
+        """Actions, one per row; `resets` only for policies that are told where episodes begin."""
+        shown = observations if all_finite(observations) else repaired(observations)
+        actions = self._act(shown, env_ids) if resets is None else self._act(shown, env_ids, resets)
+        if actions.dtype.kind == "f" and not all_finite(actions):
+            raise _odd_action(actions, env_ids)
+        return actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +125,6 @@ class Watch:
     def restart(self, envs: Rows | slice = slice(None)) -> None:
         """All environments, or the given ones, were reset: no episode of theirs is under way."""
         self._dropping[envs] = False
-
-    def shielded(self, act: Callable[..., Array]) -> Act:
-        """`act`, but it sees 0 where an observation is not finite, so that environments never get NaN for an action.
-
-        What came of it is not learnt from: `checked` finds the observation in the rollout.
-        """
-
-        def shielded(observations: Observations, env_ids: Rows | None = None, resets: BoolArray | None = None) -> Array:
-            shown = observations if all_finite(observations) else repaired(observations)
-            actions = act(shown, env_ids) if resets is None else act(shown, env_ids, resets)
-            if actions.dtype.kind == "f" and not all_finite(actions):
-                raise _odd_action(actions, env_ids)
-            return actions
-
-        return shielded
 
     def checked(self, rollout: Rollout, step: int) -> Rollout:
         """The rollout if all of it is finite, without the episodes that are not if these are to be dropped.

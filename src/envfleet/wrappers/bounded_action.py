@@ -115,6 +115,11 @@ class BoundedAction(BatchWrapper):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._shape = (self.num_envs, *space.shape)
 
+    @property
+    def action_map(self) -> ActionMap:
+        """What maps a policy's actions onto the bounds."""
+        return self._map
+
     def step(self, actions: npt.NDArray[Any]) -> StepResult:
         """Step the environments with `actions`, floating [num_envs, *shape], mapped onto their bounds."""
         actions = np.asarray(actions)

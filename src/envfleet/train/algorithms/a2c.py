@@ -13,6 +13,7 @@ from typing import final
 
 from torch import Tensor
 
+from envfleet.train.algorithms.compiled import CompiledA2C
 from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, gradient_step, normalized
 from envfleet.train.config import A2CConfig
 from envfleet.train.networks.networks import Actor
@@ -31,6 +32,7 @@ class A2C(OnPolicyLearner[A2CConfig]):
     """The algorithm: one update of the actor a rollout, `critic_updates` of the critic."""
 
     metrics = ("actor_loss", "critic_loss", "entropy")
+    compiled = CompiledA2C
 
     def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         """The critic's steps, then the actor's, all from one batch: a whole rollout with its advantages and returns."""

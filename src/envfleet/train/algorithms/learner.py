@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from envfleet.errors import NonFiniteError
+from envfleet.train.algorithms.compiled import CompiledUpdate, choose
 from envfleet.train.algorithms.returns import explained_variance, gae
 from envfleet.train.algorithms.reward_scaling import RewardScaling
 from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
+from envfleet.train.networks.compiled_policy import CompiledPolicy, why_no_compiled_policy
 from envfleet.train.networks.distributions import distribution_for
 from envfleet.train.networks.encoders import orthogonal
 from envfleet.train.networks.memory import MemoryActor
@@ -33,6 +35,7 @@ from envfleet.train.networks.quick_policy import QuickPolicy
 from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
+_Values: TypeAlias = Callable[[Tensors], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,7 @@ class Learner(Protocol):
         modules: every network by name, for checkpoints; "actor" and "critic" are saved as weights too. They are in
             evaluation mode except within `learn`, where a loss is worked out whose gradient moves them.
         optimizers: every optimiser by name, for checkpoints; those of `make_optimizer`.
+        plan: if it is there, a text that says what computes the updates and why.
     """
 
     rollout_steps: int
@@ -119,6 +123,8 @@ class OnPolicyLearner(ABC, Generic[Config]):
     off_policy = False
     metrics: ClassVar[tuple[str, ...]]
     """What `update` returns, by name."""
+    compiled: ClassVar[type[CompiledUpdate[Any]] | None] = None
+    """What does the same as `update` in compiled code, if there is such a thing. It is not inherited."""
 
     def __init__(self, config: Config, task: Task) -> None:
         self.config = config
@@ -128,7 +134,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
         self.critic = self.critic_for(config, task)
         self.networks = nn.ModuleList([self.actor, self.critic])
         self._training_mode = TrainingMode(self.actor, self.critic)
-        self._policy = make_policy(self.actor, task, config.rollout_steps)
+        self._policy = make_policy(self.actor, task, config.rollout_steps, compiled=config.learner != "torch")
         self._rewards = reward_scaling_for(config, task)
         self.actor_optimizer = make_optimizer(self.actor, config.actor_lr, config.adam_beta2)
         self.critic_optimizer = make_optimizer(self.critic, config.critic_lr, config.adam_beta2)
@@ -137,6 +143,19 @@ class OnPolicyLearner(ABC, Generic[Config]):
             "actor": self.actor_optimizer,
             "critic": self.critic_optimizer,
         }
+        self._compiled, self.plan = self._choose()
+
+    def _choose(self) -> tuple[CompiledUpdate[Any] | None, str]:
+        """What computes the updates: compiled code, or None for torch; and a text that says so."""
+        config, compiled = self.config, vars(type(self)).get("compiled")
+        if compiled is None:
+            why = choose(config, "the algorithm is not one of envfleet's")
+        else:
+            why = choose(config, compiled.why_not(config, self.actor, self.critic))
+        if why is not None or compiled is None:
+            return None, f"torch: {why}"
+        made = compiled(config, self.actor, self.critic, self.actor_optimizer, self.critic_optimizer)
+        return made, f"compiled code ({made.kernels})"
 
     @classmethod
     def actor_for(cls, config: Config, task: Task) -> Actor:
@@ -151,6 +170,11 @@ class OnPolicyLearner(ABC, Generic[Config]):
         """Actions drawn from the policy, one per row."""
         return self._policy(observations)
 
+    @property
+    def compiled_policy(self) -> CompiledPolicy | None:
+        """What draws the actions, if that is compiled code."""
+        return self._policy if isinstance(self._policy, CompiledPolicy) else None
+
     def learn(self, rollout: Rollout, progress: float) -> dict[str, float]:
         """One update from a rollout, with step sizes and entropy bonus as they are at this point of the run."""
         config = self.config
@@ -161,9 +185,11 @@ class OnPolicyLearner(ABC, Generic[Config]):
         for name, optimizer in self.optimizers.items():
             set_learning_rate(optimizer, self.step_size_of(name) * remaining)
         scale, gamma, lam = self._rewards.factor, config.gamma, config.gae_lambda
-        batch = make_batch(rollout, self.critic, self.device, reward_scale=scale, gamma=gamma, lam=lam)
+        values = self._compiled.values if self._compiled else self.critic
+        batch = make_batch(rollout, values, self.device, reward_scale=scale, gamma=gamma, lam=lam)
         with self._training_mode:
-            metrics = self.update(batch, config.entropy_coef * remaining)
+            update = self._compiled or self.update
+            metrics = update(batch, config.entropy_coef * remaining)
         # Statistics move only now, so that the policy learns with the ones it acted with.
         observe(self.networks, batch.observations)
         return {
@@ -229,7 +255,13 @@ class Batch:
 
 
 def make_batch(
-    rollout: Rollout, critic: Critic, device: torch.device, *, reward_scale: float, gamma: float, lam: float
+    rollout: Rollout,
+    critic: Callable[[Tensors], Tensor],
+    device: torch.device,
+    *,
+    reward_scale: float,
+    gamma: float,
+    lam: float,
 ) -> Batch:
     """Values, advantages and returns of a rollout; rows that are no transition are left out."""
     values, next_values = values_along(rollout, critic, device)
@@ -283,7 +315,7 @@ def advantages_and_returns(
 
 @torch.no_grad()
 def values_along(
-    rollout: Rollout, critic: Critic, device: torch.device
+    rollout: Rollout, critic: _Values, device: torch.device
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """V(state) and V(next state) of every transition, float64[steps, num_envs] each.
 
@@ -385,8 +417,10 @@ def make_critic(task: Task, layout: Layout) -> Critic:
     return Critic(body).to(task.device).eval()
 
 
-def make_policy(actor: Actor, task: Task, steps: int) -> Policy:
+def make_policy(actor: Actor, task: Task, steps: int, *, compiled: bool = False) -> Policy:
     """A function that draws actions from the actor's policy; `steps` is how often it is called per rollout."""
+    if compiled and why_no_compiled_policy(actor) is None:
+        return CompiledPolicy(actor, steps)
     if QuickPolicy.suits(actor, task.num_envs, task.device):
         return QuickPolicy(actor, steps)
 

@@ -15,6 +15,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from envfleet.train.algorithms.compiled import CompiledPPO
 from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, critic_loss, gradient_step, normalized
 from envfleet.train.config import PPOConfig
 from envfleet.train.networks.modes import evaluation_mode
@@ -53,6 +54,7 @@ class PPO(OnPolicyLearner[PPOConfig]):
     """The algorithm: `epochs` passes over each rollout, fewer if the policy has moved far enough."""
 
     metrics = ("actor_loss", "critic_loss", "entropy", "approx_kl", "clip_fraction", "epochs")
+    compiled = CompiledPPO
 
     def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
         """Passes over one batch: a whole rollout with its advantages and returns, in minibatches."""

@@ -172,6 +172,7 @@ def config_from_dict(algo: str, plain: Mapping[str, Any], own_class: type[TrainC
     values = dict(plain)
     if "reward_scale" in plain:
         values.setdefault("normalize_rewards", False)  # as it was before there was a choice
+        values.setdefault("learner", "torch")  # likewise
     if plain.get("return_steps", 1) != 1:
         values.setdefault("multi_step_share", 1.0)  # likewise
     if "randomize" in plain:

@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from envfleet.train.algorithms.compiled import choose
+from envfleet.train.algorithms.compiled_sac import CompiledSAC
 from envfleet.train.algorithms.demonstrations import load_demonstrations, rollouts_of
 from envfleet.train.algorithms.exploration import PersistentNoise, uniform
 from envfleet.train.algorithms.learner import (
@@ -153,6 +155,17 @@ class SAC:
         self._rewards = reward_scaling_for(config, task)
         self._collected = 0
         self._updates_owed = 0.0
+        self._compiled, self.plan = self._choose()
+
+    def _choose(self) -> tuple[CompiledSAC | None, str]:
+        """What computes the updates: compiled code, or None for torch; and a text that says so."""
+        # Not for a class derived from this one, which may have an update of its own.
+        own = None if type(self) is SAC else "the algorithm is not one of envfleet's"
+        why = choose(self._config, own or CompiledSAC.why_not(self.actor, self.critic))
+        if why is not None:
+            return None, f"torch: {why}"
+        made = CompiledSAC(self._config, self.modules, self.optimizers, self._target_entropy)
+        return made, f"compiled code ({made.kernels})"
 
     @classmethod
     def actor_for(cls, config: SACConfig, task: Task) -> Actor:
@@ -168,7 +181,11 @@ class SAC:
         else:
             distribution = self.actor.distribution
             assert isinstance(distribution, SquashedNormal)
-            actions = distribution.sample_with_noise(self.actor(to_tensors(observations, self._device)), noise)
+            if self._compiled is not None and isinstance(observations, np.ndarray):
+                outputs = self._compiled.outputs(observations)
+            else:
+                outputs = self.actor(to_tensors(observations, self._device))
+            actions = distribution.sample_with_noise(outputs, noise)
         explored: Array = actions.reshape(-1, *self._action_shape).cpu().numpy()
         return explored
 
@@ -187,9 +204,7 @@ class SAC:
         updates = int(self._updates_owed)
         self._updates_owed -= updates
         steps = config.return_steps if progress < config.multi_step_share else 1
-        sums = torch.zeros(len(METRICS), device=self._device)
-        for _ in range(updates):
-            sums += self._update(self._replay.sample(config.batch_size, self._device, steps=steps, gamma=config.gamma))
+        sums = self._updates(updates, steps)
         # Without updates that is 0 / 0, which is what it should say: not a number.
         return dict(zip(METRICS, (sums / updates).tolist(), strict=True))
 
@@ -215,6 +230,17 @@ class SAC:
         self._noise.load_state(tensors["noise"])
         self._collected = int(tensors["collected"])
         self._updates_owed = float(tensors["updates_owed"])
+
+    def _updates(self, count: int, steps: int) -> Tensor:
+        """So many updates from transitions of so many steps; the metrics added up."""
+        config, sums = self._config, torch.zeros(len(METRICS), device=self._device)
+        if self._compiled is not None and count:
+            # Drawn at once they are the same as drawn one batch after another.
+            drawn = self._replay.sample(count * config.batch_size, self._device, steps=steps, gamma=config.gamma)
+            return self._compiled.updates(drawn, count, self._rewards.factor)
+        for _ in range(count):
+            sums += self._update(self._replay.sample(config.batch_size, self._device, steps=steps, gamma=config.gamma))
+        return sums
 
     def _update(self, batch: Transitions) -> Tensor:
         config = self._config

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from envfleet.errors import NonFiniteError, WorkerError
 from envfleet.randomize import Distribution, check_parameter_names
 from envfleet.scenarios import Sweep, format_randomize
 from envfleet.train.agent import Agent
+from envfleet.train.at_once import can_be_made_at_once, make_at_once
 from envfleet.train.collecting import restarted_among
 from envfleet.train.finite import all_finite, exceeding, repaired
 from envfleet.train.folders.trust import AllowImport
@@ -31,13 +32,16 @@ from envfleet.train.judging.play_setup import (
     seeded,
 )
 from envfleet.train.judging.scores import Evaluation, Scenario, table
-from envfleet.train.observations import Observations, map_leaves
+from envfleet.train.observations import Array, Observations, map_leaves
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.wrappers._common import AnyVectorEnv
 
 __all__ = ["Evaluation", "Scenario", "evaluate", "evaluate_sweep", "table"]
 
 """What gymnasium.make takes for itself and no constructor sees."""
+
+_STEPS_AT_ONCE = 250
+"""Few enough that those made after the last episode has ended do not matter."""
 
 _LARGEST_REWARD = 1e140
 """Rewards up to this can be added up to returns, and these be squared and added up again."""
@@ -181,29 +185,85 @@ def _rounds(episodes: int, num_envs: int, *, randomised: bool) -> Iterator[list[
 
 def _play(agent: Agent, envs: AnyVectorEnv, quotas: Sequence[int], seed: int, deterministic: bool) -> list[_Episode]:
     """Each environment's first `quotas[i]` episodes, environment by environment."""
-    finished: list[list[_Episode]] = [[] for _ in quotas]
-    missing = sum(quotas)
-    scores, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, np.int64)
-    counting = np.array(quotas) > 0
+    if deterministic and isinstance(agent, Agent) and can_be_made_at_once(envs, agent):
+        played = _played_at_once(agent, envs, quotas, seed)
+        if played is not None:
+            return played
+    return _played_step_by_step(agent, envs, quotas, seed, deterministic)
+
+
+def _played_at_once(agent: Agent, envs: AnyVectorEnv, quotas: Sequence[int], seed: int) -> list[_Episode] | None:
+    """The same in compiled code, many steps a call; None if anything unusual happens, which single steps explain."""
     observations, _ = envs.reset(seed=seed)
-    while missing:
-        actions = _act(agent, observations, counting, lengths, deterministic)
+    tally = _Tally(quotas)
+    while tally.missing:
+        stretch = make_at_once(envs, agent, _STEPS_AT_ONCE, observations, bounds=agent.action_map)
+        if stretch is None or stretch.made < _STEPS_AT_ONCE:
+            return None
+        seen, _, rewards, terminated, truncated, _ = stretch.arrays
+        if not all_finite(rewards, _LARGEST_REWARD):
+            return None
+        for step in range(stretch.made):
+            tally.add(rewards[step], terminated[step], truncated[step], {})
+        observations = seen[-1]
+    return tally.episodes
+
+
+def _played_step_by_step(
+    agent: Agent, envs: AnyVectorEnv, quotas: Sequence[int], seed: int, deterministic: bool
+) -> list[_Episode]:
+    observations, _ = envs.reset(seed=seed)
+    tally = _Tally(quotas)
+    while tally.missing:
+        actions = _act(agent, observations, tally.counting, tally.lengths, deterministic)
         observations, rewards, terminated, truncated, infos = envs.step(actions)
-        lengths += 1
-        scores += rewards if all_finite(rewards, _LARGEST_REWARD) else _scorable(rewards, counting, lengths)
+        if not all_finite(rewards, _LARGEST_REWARD):
+            rewards = _scorable(rewards, tally.counting, tally.lengths + 1)
+        tally.add(rewards, terminated, truncated, infos)
+    return tally.episodes
+
+
+@final
+class _Tally:
+    """Adds up rewards until every environment has played its number of episodes.
+
+    Attributes:
+        missing: episodes that are yet to be played.
+        counting: environments that have some of them to play.
+        lengths: steps of the episodes under way.
+    """
+
+    def __init__(self, quotas: Sequence[int]) -> None:
+        self._quotas = quotas
+        self._finished: list[list[_Episode]] = [[] for _ in quotas]
+        self._scores = np.zeros(len(quotas))
+        self.lengths = np.zeros(len(quotas), np.int64)
+        self.counting = np.array(quotas) > 0
+        self.missing = sum(quotas)
+
+    def add(self, rewards: Array, terminated: Array, truncated: Array, infos: Mapping[str, Any]) -> None:
+        """Count one step of all environments."""
+        self.lengths += 1
+        self._scores += rewards
         done = terminated | truncated
         ended = np.flatnonzero(done)
+        if not len(ended):
+            return
         # An episode that a failure cut off has no return: its environment plays another.
         restarted = set(restarted_among(infos, ended).tolist())
         for index in ended.tolist():
-            if index not in restarted and len(finished[index]) < quotas[index]:
+            if index not in restarted and self.counting[index]:
                 cut = bool(truncated[index] and not terminated[index])
-                finished[index].append(_Episode(float(scores[index]), int(lengths[index]), cut))
-                missing -= 1
-                counting[index] = len(finished[index]) < quotas[index]
-        scores[done] = 0.0
-        lengths[done] = 0
-    return [episode for episodes in finished for episode in episodes]
+                self._finished[index].append(_Episode(float(self._scores[index]), int(self.lengths[index]), cut))
+                self.missing -= 1
+                self.counting[index] = len(self._finished[index]) < self._quotas[index]
+        self._scores[done] = 0.0
+        self.lengths[done] = 0
+
+    @property
+    def episodes(self) -> list[_Episode]:
+        """Those that were played, environment by environment."""
+        return [episode for episodes in self._finished for episode in episodes]
 
 
 def _act(

@@ -97,9 +97,9 @@ class MultiCategorical(ActionDistribution):
 
     def __init__(self, nvec: Array, start: Array) -> None:
         self.outputs = int(nvec.sum())
-        self._shape = nvec.shape
-        self._sizes: list[int] = nvec.ravel().tolist()
-        self._start = torch.from_numpy(start.ravel().astype(np.int64))
+        self.shape = nvec.shape
+        self.sizes: list[int] = nvec.ravel().tolist()
+        self.start = torch.from_numpy(start.ravel().astype(np.int64))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int64[batch, *shape]."""
@@ -111,7 +111,7 @@ class MultiCategorical(ActionDistribution):
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         """Log-probabilities of all choices together, [batch]."""
-        choices = actions.reshape(-1, len(self._sizes)) - self._start.to(actions.device)
+        choices = actions.reshape(-1, len(self.sizes)) - self.start.to(actions.device)
         parts = zip(self._parts(outputs), choices.unbind(-1), strict=True)
         return torch.stack([_categorical_log_prob(logits, choice) for logits, choice in parts]).sum(0)
 
@@ -120,11 +120,11 @@ class MultiCategorical(ActionDistribution):
         return torch.stack([_categorical_entropy(logits) for logits in self._parts(outputs)]).sum(0)
 
     def _parts(self, outputs: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(outputs, self._sizes, dim=-1)
+        return torch.split(outputs, self.sizes, dim=-1)
 
     def _assembled(self, choices: list[Tensor]) -> Tensor:
-        actions = torch.stack(choices, dim=-1) + self._start.to(choices[0].device)
-        return actions.reshape(-1, *self._shape)
+        actions = torch.stack(choices, dim=-1) + self.start.to(choices[0].device)
+        return actions.reshape(-1, *self.shape)
 
 
 class Bernoulli(ActionDistribution):
@@ -132,7 +132,7 @@ class Bernoulli(ActionDistribution):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.outputs = math.prod(shape)
-        self._shape = shape
+        self.shape = shape
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Actions int8[batch, *shape]."""
@@ -154,7 +154,7 @@ class Bernoulli(ActionDistribution):
         return losses.sum(-1)
 
     def _shaped(self, switches: Tensor) -> Tensor:
-        return switches.to(torch.int8).reshape(-1, *self._shape)
+        return switches.to(torch.int8).reshape(-1, *self.shape)
 
 
 class DiagonalNormal(ActionDistribution):
@@ -191,7 +191,7 @@ class SquashedNormal(ActionDistribution):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.outputs = 2 * math.prod(shape)
-        self._shape = shape
+        self.shape = shape
         self._constant = math.prod(shape) * (_LOG_SQRT_2_PI + 2 * math.log(2))
 
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -206,16 +206,16 @@ class SquashedNormal(ActionDistribution):
         # log N(raw) in terms of the noise, less log(1 - tanh(raw)^2) = 2 log 2 - 2 log(exp(raw) + exp(-raw)): the same
         # density as `log_prob`, in fewer operations, for SAC spends much of its time here.
         log_prob = (2 * torch.logaddexp(raw, -raw) - log_std).sum(-1) - 0.5 * noise.square().sum(-1) - self._constant
-        return torch.tanh(raw).reshape(-1, *self._shape), log_prob
+        return torch.tanh(raw).reshape(-1, *self.shape), log_prob
 
     def sample_with_noise(self, outputs: Tensor, noise: Tensor) -> Tensor:
         """The actions [batch, *shape] that standard normal noise [batch, components] leads to."""
         mean, log_std = self._parameters(outputs)
-        return torch.tanh(torch.addcmul(mean, log_std.exp(), noise)).reshape(-1, *self._shape)
+        return torch.tanh(torch.addcmul(mean, log_std.exp(), noise)).reshape(-1, *self.shape)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """The squashed mean, float32[batch, *shape]: what the policy does without noise."""
-        return torch.tanh(outputs.chunk(2, -1)[0]).reshape(-1, *self._shape)
+        return torch.tanh(outputs.chunk(2, -1)[0]).reshape(-1, *self.shape)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         """Log-densities [batch]."""

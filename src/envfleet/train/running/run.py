@@ -236,7 +236,7 @@ def _run(config: TrainConfig, folder: RunFolder, options: RunContext, start: _St
         writers = [stack.enter_context(writer) for writer in _writers(config, folder, resumed_at, options)]
         if options.reporter is not None:
             options.reporter.begin(config, folder.path, _plan(envs), training.step)
-            for line in _remarks(config, training):
+            for line in _remarks(config, training, learner):
                 options.reporter.say(line)
         try:
             with naming_what_is_kept(folder):
@@ -275,8 +275,11 @@ def _wrapping(envs: AnyVectorEnv, wrap: Wrap | None) -> Wrapping | None:
     return None if wrap is None or wrapped is None else Wrapping(wrap, wrapped)
 
 
-def _remarks(config: TrainConfig, training: Training) -> Iterator[str]:
+def _remarks(config: TrainConfig, training: Training, learner: Learner) -> Iterator[str]:
     """What is worth knowing before a run goes on."""
+    plan = getattr(learner, "plan", None)  # a learner of the user's need not have one
+    if plan is not None:
+        yield f"learner: {plan}"
     planned = training.planned_steps
     if planned < config.total_steps and not training.finished:
         rollout = planned // training.rollouts

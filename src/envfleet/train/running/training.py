@@ -34,7 +34,7 @@ from envfleet.train.running.journal import Journal, observation_leaves, stand_as
 from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
 from envfleet.train.running.training_envs import TrainingEnvs
-from envfleet.train.watch import Watch, traced
+from envfleet.train.watch import Shielded, Watch, traced
 from envfleet.train.wrapper_state import WrapperState, check_wrappers, load_state, packed, read_state, unpacked
 from envfleet.train.wrapping import Wrapping, measured
 from envfleet.wrappers._common import AnyVectorEnv
@@ -97,7 +97,8 @@ class Training:
         self._watch = Watch(
             config.non_finite, config.num_envs, config.reward_scale, normalizes=config.normalize_rewards
         )
-        self._act = self._watch.shielded(learner.act)
+        # What a learner acts by is its own business; some have a compiled form of it.
+        self._act = Shielded(learner.act, getattr(learner, "compiled_policy", None))
         self._info_names = tuple(dict.fromkeys((_SUCCESS, *config.info_metrics)))
         self._first_ready = FirstReady(envs, self._info_names) if config.first_ready else None
         self._measured = measured(envs)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import statistics
 import warnings
 from pathlib import Path
@@ -14,12 +15,16 @@ import torch
 from gymnasium import spaces
 from players import Player, trained_run, zeros
 
-from envfleet import choice, make_vec, normal, uniform
+from envfleet import NativeVectorEnv, choice, make_vec, normal, uniform
+from envfleet.errors import NonFiniteError
 from envfleet.scenarios import Sweep, parse_sweep
-from envfleet.train import load_agent
+from envfleet.train import A2CConfig, Agent, load_agent
+from envfleet.train.algorithms.a2c import A2C
+from envfleet.train.environments import make_task, spaces_of
 from envfleet.train.judging.evaluation import Evaluation, Scenario, evaluate, evaluate_sweep, table
 from envfleet.train.judging.play_setup import evaluation_seed
 from envfleet.train.judging.scores import t_quantile
+from envfleet.train.networks.networks import observe
 
 
 def test_returns_and_lengths_are_those_of_single_environments() -> None:
@@ -361,3 +366,56 @@ def test_the_table_of_evaluations_names_scenario_or_environment() -> None:
     assert lines[1].split() == ["Env-v0", "0.375", "±", "1.588", "0.250", "0.500", "2", "1", "2", "2"]
     assert lines[2].startswith("gravity=-3, wind=uniform(0, 20)  ")
     assert len({len(line) for line in lines}) == 1
+
+
+# --- many steps at once ------------------------------------------------------------------------------------
+
+
+def an_agent(env_id: str, learner: str = "auto", **kwargs: Any) -> Agent:
+    """With random weights, and statistics of observations that are not none."""
+    config = A2CConfig(env_id, learner=learner, normalize_observations=True, **kwargs)  # type: ignore[arg-type]
+    spaces_there = spaces_of(config)
+    torch.manual_seed(3)
+    task = make_task(config, *spaces_there, None)
+    actor = A2C.actor_for(config, task)
+    observe(actor, torch.randn(30, *spaces_there[0].shape or ()))
+    return Agent(config, actor, *spaces_there, task.device)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0"])
+def test_native_environments_play_many_steps_at_once(env_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same result as step by step, to the bit, on whatever backend that is."""
+    agent, limit = an_agent(env_id), {"max_episode_steps": 60}
+    at_once = evaluate(agent, episodes=13, num_envs=5, backend="native", env_kwargs=limit)
+    assert at_once == evaluate(agent, episodes=13, num_envs=5, backend="sync", env_kwargs=limit)
+    steps: list[object] = []
+    step = NativeVectorEnv.step
+    monkeypatch.setattr(NativeVectorEnv, "step", lambda self, actions: (steps.append(actions), step(self, actions))[1])
+    assert at_once == evaluate(agent, episodes=13, num_envs=5, backend="native", env_kwargs=limit)
+    assert not steps
+    torch_agent = an_agent(env_id, "torch")
+    by_torch = evaluate(torch_agent, episodes=13, num_envs=5, backend="native", env_kwargs=limit)
+    assert len(steps) >= 2 * 60 or env_id == "CartPole-v1"
+    assert by_torch == evaluate(torch_agent, episodes=13, num_envs=5, backend="sync", env_kwargs=limit)
+    np.testing.assert_allclose(at_once.returns, by_torch.returns, rtol=0.05)
+
+
+def test_an_agent_acts_as_torch_does_up_to_rounding() -> None:
+    seen = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    compiled, by_torch = (an_agent("Pendulum-v1", learner) for learner in ("auto", "torch"))
+    assert compiled.compiled is not None
+    assert by_torch.compiled is None
+    np.testing.assert_allclose(compiled.act(seen), by_torch.act(seen), rtol=1e-5, atol=1e-6)
+    assert pickle.loads(pickle.dumps(compiled)).act(seen).tolist() == compiled.act(seen).tolist()
+
+
+def test_what_is_unusual_is_explained_by_single_steps() -> None:
+    agent = an_agent("Pendulum-v1")
+    with torch.no_grad():
+        body: Any = agent.actor.body
+        body.layers[-1].weight.fill_(3e38)
+    with pytest.raises(NonFiniteError, match="outputs for row 0") as single:
+        evaluate(agent, episodes=2, num_envs=2, backend="sync")
+    with pytest.raises(NonFiniteError) as at_once:
+        evaluate(agent, episodes=2, num_envs=2, backend="native")
+    assert str(at_once.value) == str(single.value)

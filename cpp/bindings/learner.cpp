@@ -1,0 +1,133 @@
+// The module envfleet._learner: networks and updates in compiled code, on torch's own memory.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/on_policy.h"
+#include "bindings/perceptron.h"
+#include "bindings/policy.h"
+#include "bindings/soft_actor_critic.h"
+
+namespace envfleet {
+namespace {
+
+const learner::Kernels& chosen_kernels(const std::optional<std::string>& name) {
+    return name ? learner::kernels_named(*name) : learner::best_kernels();
+}
+
+template <class Number>
+nb::object forward(TorchPerceptron& self,
+                   const nb::ndarray<const Number, nb::c_contig, nb::device::cpu>& observations) {
+    const learner::Perceptron& network = self.network();
+    const size_t rows = observations.ndim() ? observations.shape(0) : 0;
+    if (observations.size() != rows * static_cast<size_t>(network.inputs())) {
+        throw std::invalid_argument("Expected observations of " + std::to_string(network.inputs()) +
+                                    " numbers each, got " + std::to_string(observations.size()) +
+                                    " in " + std::to_string(rows) + " rows.");
+    }
+    const size_t outputs = static_cast<size_t>(network.outputs());
+    auto* memory = new float[rows * outputs];
+    nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    if (rows <= static_cast<size_t>(learner::block_rows)) {
+        network.forward(observations.data(), static_cast<ptrdiff_t>(rows), memory, self.room());
+    } else {
+        nb::gil_scoped_release released;
+        learner::Activations room = network.activations();
+        network.forward(observations.data(), static_cast<ptrdiff_t>(rows), memory, room);
+    }
+    return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(memory, {rows, outputs}, owner));
+}
+
+// The gradients the last step was taken with, before they were shortened: one flat array a
+// parameter.
+nb::list gradients(TorchTrainable& self) {
+    nb::list result;
+    learner::Adam& adam = self.adam();
+    for (size_t i = 0; i < adam.size(); ++i) {
+        const size_t count = static_cast<size_t>(adam.parameter(i).count);
+        auto* memory = new float[count];
+        nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+        std::copy_n(adam.gradient(i), count, memory);
+        result.append(nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(memory, {count}, owner)));
+    }
+    return result;
+}
+
+template <class Number>
+void def_update(nb::class_<SoftActorCritic>& sac) {
+    sac.def("update", &SoftActorCritic::update<Number>, nb::arg("observations").noconvert(),
+            nb::arg("actions"), nb::arg("rewards"), nb::arg("next_observations").noconvert(),
+            nb::arg("discounts"), nb::arg("terminated"), nb::arg("noise"), nb::kw_only(),
+            nb::arg("actor"), nb::arg("critic"), nb::arg("temperature"), nb::arg("tau"),
+            nb::arg("target_entropy"), nb::arg("reward_scale"), nb::arg("together"));
+}
+
+}  // namespace
+
+NB_MODULE(_learner, module) {
+    bind_policy(module);
+    module.def("kernel_names", &learner::kernel_names);
+
+    nb::class_<TorchPerceptron>(module, "Perceptron")
+        .def(
+            "__init__",
+            [](TorchPerceptron* self, LayerArrays layers, const std::string& activation,
+               std::optional<StatisticsArrays> statistics, std::optional<std::string> kernels) {
+                new (self) TorchPerceptron(std::move(layers), activation, std::move(statistics),
+                                           chosen_kernels(kernels));
+            },
+            nb::arg("layers"), nb::arg("activation"), nb::arg("statistics").none() = nb::none(),
+            nb::arg("kernels").none() = nb::none())
+        .def_prop_ro("inputs", [](const TorchPerceptron& self) { return self.network().inputs(); })
+        .def_prop_ro("outputs",
+                     [](const TorchPerceptron& self) { return self.network().outputs(); })
+        .def_prop_ro("kernels",
+                     [](const TorchPerceptron& self) { return self.network().kernels().name; })
+        .def("forward", &forward<float>, nb::arg("observations").noconvert())
+        .def("forward", &forward<double>, nb::arg("observations").noconvert());
+
+    nb::class_<TorchTrainable>(module, "Trainable")
+        .def(
+            "__init__",
+            [](TorchTrainable* self, std::vector<ParameterArrays> parameters,
+               const std::string& activation, std::optional<StatisticsArrays> statistics,
+               std::optional<std::string> kernels) {
+                new (self) TorchTrainable(std::move(parameters), activation, std::move(statistics),
+                                          chosen_kernels(kernels));
+            },
+            nb::arg("parameters"), nb::arg("activation"), nb::arg("statistics").none() = nb::none(),
+            nb::arg("kernels").none() = nb::none())
+        .def("gradients", &gradients);
+
+    nb::class_<OnPolicy>(module, "OnPolicy")
+        .def(nb::init<nb::object, nb::object, const std::string&, std::vector<ptrdiff_t>>(),
+             nb::arg("actor"), nb::arg("critic"), nb::arg("head"), nb::arg("sizes"))
+        .def("load", &OnPolicy::load<float>, nb::arg("observations").noconvert(),
+             nb::arg("choices").none(), nb::arg("numbers").none(), nb::arg("advantages"),
+             nb::arg("returns"))
+        .def("load", &OnPolicy::load<double>, nb::arg("observations").noconvert(),
+             nb::arg("choices").none(), nb::arg("numbers").none(), nb::arg("advantages"),
+             nb::arg("returns"))
+        .def("remember_policy", &OnPolicy::remember_policy)
+        .def("ppo_epoch", &OnPolicy::ppo_epoch, nb::arg("order"), nb::kw_only(),
+             nb::arg("minibatch"), nb::arg("entropy_coef"), nb::arg("normalize_advantages"),
+             nb::arg("clip_range"), nb::arg("actor"), nb::arg("critic"), nb::arg("together"))
+        .def("a2c", &OnPolicy::a2c, nb::kw_only(), nb::arg("critic_updates"),
+             nb::arg("entropy_coef"), nb::arg("normalize_advantages"), nb::arg("actor"),
+             nb::arg("critic"));
+
+    nb::class_<SoftActorCritic> sac(module, "SoftActorCritic");
+    sac.def(nb::init<nb::object, std::vector<ParameterArrays>, std::vector<FloatArray>,
+                     const std::string&, std::optional<StatisticsArrays>,
+                     std::optional<StatisticsArrays>, ParameterArrays>(),
+            nb::arg("actor"), nb::arg("critics"), nb::arg("targets"), nb::arg("activation"),
+            nb::arg("statistics").none(), nb::arg("target_statistics").none(),
+            nb::arg("temperature"));
+    def_update<float>(sac);
+    def_update<double>(sac);
+}
+
+}  // namespace envfleet

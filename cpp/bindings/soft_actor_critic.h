@@ -1,0 +1,152 @@
+// The updates of SAC as Python calls them, on torch's parameters and Adam's state.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/on_policy.h"
+#include "bindings/perceptron.h"
+#include "learner/soft_actor_critic.h"
+
+namespace envfleet {
+
+// Layers of pairs: weight [2, inputs, outputs] and bias [2, 1, outputs] in turn.
+inline std::vector<learner::Layer> pair_layers_of(const std::vector<FloatArray>& arrays) {
+    std::vector<learner::Layer> layers;
+    for (size_t i = 0; i + 1 < arrays.size(); i += 2) {
+        const FloatArray &weight = arrays[i], &bias = arrays[i + 1];
+        if (weight.ndim() != 3 || weight.shape(0) != 2 || bias.size() != 2 * weight.shape(2)) {
+            throw std::invalid_argument("Expected the weight and the bias of each pair of layers.");
+        }
+        layers.push_back({.weight = weight.data(),
+                          .bias = bias.data(),
+                          .inputs = static_cast<ptrdiff_t>(weight.shape(1)),
+                          .outputs = static_cast<ptrdiff_t>(weight.shape(2)),
+                          .turned = true});
+    }
+    if (layers.empty() || layers.back().outputs != 1) {
+        throw std::invalid_argument("A critic must have one output.");
+    }
+    return layers;
+}
+
+class SoftActorCritic {
+  public:
+    SoftActorCritic(nb::object actor, std::vector<ParameterArrays> critics,
+                    std::vector<FloatArray> targets, const std::string& activation,
+                    std::optional<StatisticsArrays> statistics,
+                    std::optional<StatisticsArrays> target_statistics, ParameterArrays temperature)
+        : actor_object_(std::move(actor)),
+          actor_(nb::cast<TorchTrainable&>(actor_object_)),
+          critic_arrays_(std::move(critics)),
+          target_arrays_(std::move(targets)),
+          statistics_(std::move(statistics)),
+          target_statistics_(std::move(target_statistics)),
+          temperature_array_(std::move(temperature)),
+          critic_adam_(parameters_of(critic_arrays_), kernels()),
+          temperature_adam_({parameter_of(temperature_array_)}, kernels()),
+          update_(actor_.network().network(), actor_.adam(),
+                  pair(values_of(critic_arrays_), activation, statistics_), critic_adam_,
+                  pair(target_arrays_, activation, target_statistics_), memory(),
+                  temperature_adam_) {}
+    SoftActorCritic(const SoftActorCritic&) = delete;
+
+    template <class Number>
+    using Observations = nb::ndarray<const Number, nb::c_contig, nb::device::cpu>;
+    using Column = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+    // As many updates as `noise` [updates, 2, batch, components] is for, each with its share of the
+    // transitions, in their order: (what was not finite, [policy loss, value loss, entropy,
+    // temperature, value] added up).
+    template <class Number>
+    std::pair<NotFiniteTuple, std::vector<double>> update(
+        const Observations<Number>& observations, const FloatArray& actions, const Column& rewards,
+        const Observations<Number>& next_observations, const Column& discounts,
+        const Column& terminated, const nb::ndarray<const float, nb::ndim<4>, nb::c_contig>& noise,
+        const StepTuple& actor, const StepTuple& critic, const StepTuple& temperature, double tau,
+        double target_entropy, double reward_scale, bool together) {
+        const size_t updates = noise.shape(0), size = noise.shape(2), rows = updates * size;
+        const size_t features = static_cast<size_t>(actor_.network().network().inputs());
+        const size_t components = static_cast<size_t>(actor_.network().network().outputs()) / 2;
+        if (noise.shape(1) != 2 || noise.shape(3) != components || size == 0 ||
+            observations.size() != rows * features || next_observations.size() != rows * features ||
+            actions.size() != rows * components || rewards.size() != rows ||
+            discounts.size() != rows || terminated.size() != rows) {
+            throw std::invalid_argument("The transitions do not fit the networks or each other.");
+        }
+        const learner::SacSettings settings{
+            step_settings(actor), step_settings(critic), step_settings(temperature), tau,
+            target_entropy,       reward_scale};
+        std::vector<double> sums(5);
+        nb::gil_scoped_release released;
+        learner::Pair pair(together);
+        for (size_t i = 0; i < updates; ++i) {
+            const size_t row = i * size;
+            const float* own_noise = noise.data() + 2 * row * components;
+            learner::SacMetrics metrics;
+            const auto failed = update_.update<Number>(
+                {observations.data() + row * features, next_observations.data() + row * features,
+                 actions.data() + row * components, rewards.data() + row, discounts.data() + row,
+                 terminated.data() + row, own_noise, own_noise + size * components,
+                 static_cast<ptrdiff_t>(size)},
+                settings, pair, metrics);
+            if (failed) return {not_finite(failed), sums};
+            sums[0] += metrics.policy_loss;
+            sums[1] += metrics.value_loss;
+            sums[2] += metrics.entropy;
+            sums[3] += metrics.temperature;
+            sums[4] += metrics.value;
+        }
+        return {std::nullopt, sums};
+    }
+
+  private:
+    const learner::Kernels& kernels() const { return actor_.network().kernels(); }
+
+    static std::vector<FloatArray> values_of(const std::vector<ParameterArrays>& arrays) {
+        std::vector<FloatArray> values;
+        for (const ParameterArrays& each : arrays) values.push_back(std::get<0>(each));
+        return values;
+    }
+
+    learner::TwinCritics pair(const std::vector<FloatArray>& arrays, const std::string& activation,
+                              const std::optional<StatisticsArrays>& statistics) const {
+        const learner::Perceptron& actor = actor_.network().network();
+        const size_t features = static_cast<size_t>(actor.inputs());
+        std::vector<learner::Layer> layers = pair_layers_of(arrays);
+        if (layers[0].inputs != actor.inputs() + actor.outputs() / 2) {
+            throw std::invalid_argument("The critics do not fit the actor.");
+        }
+        return {std::move(layers), activation_named(activation),
+                statistics_of(statistics, features)};
+    }
+
+    std::vector<learner::Memory> memory() const {
+        std::vector<learner::Memory> found;
+        for (size_t i = 0; i < target_arrays_.size(); ++i) {
+            const ptrdiff_t count = static_cast<ptrdiff_t>(target_arrays_[i].size());
+            if (i >= critic_adam_.size() || critic_adam_.parameter(i).count != count) {
+                throw std::invalid_argument("The target critics do not fit the critics.");
+            }
+            found.push_back({target_arrays_[i].data(), count});
+        }
+        return found;
+    }
+
+    nb::object actor_object_;  // kept alive
+    TorchTrainable& actor_;
+    std::vector<ParameterArrays> critic_arrays_;
+    std::vector<FloatArray> target_arrays_;
+    std::optional<StatisticsArrays> statistics_, target_statistics_;
+    ParameterArrays temperature_array_;
+    learner::Adam critic_adam_, temperature_adam_;
+    learner::SacUpdate update_;
+};
+
+}  // namespace envfleet

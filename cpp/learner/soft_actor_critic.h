@@ -1,0 +1,329 @@
+// The update of SAC: twin critics towards a target, the actor towards what they prefer, the
+// temperature towards the entropy that is wanted, the target critics towards the critics.
+//
+// A batch is split in two halves, always in the same place. Two threads take one each; what comes
+// out is the same to the last bit if one thread takes both.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "learner/memory.h"
+#include "learner/pair.h"
+#include "learner/steps.h"
+#include "learner/trainable.h"
+
+namespace envfleet::learner {
+
+// The two critics of a pair: layers of weight[2][inputs][outputs] and bias[2][outputs].
+struct TwinCritics {
+    std::vector<Layer> layers;  // of the first; the second's lie right behind
+    Activation activation;
+    std::optional<Statistics> statistics;
+
+    Perceptron critic(int which, const Kernels& kernels) const {
+        std::vector<Layer> own = layers;
+        for (Layer& layer : own) {
+            layer.weight += which * layer.inputs * layer.outputs;
+            layer.bias += which * layer.outputs;
+        }
+        return Perceptron(own, activation, std::nullopt, kernels);
+    }
+};
+
+// Some of torch's memory.
+struct Memory {
+    float* data;
+    ptrdiff_t count;
+};
+
+// A batch of transitions, [count][..] each.
+template <class Number>
+struct ReplayBatch {
+    const Number *observations, *next_observations;
+    const float *actions, *rewards, *discounts, *terminated;
+    const float *next_noise, *noise;  // standard normal, [count][components]
+    ptrdiff_t count;
+};
+
+struct SacSettings {
+    StepSettings actor, critic, temperature;
+    double tau, target_entropy, reward_scale;
+};
+
+struct SacMetrics {
+    double policy_loss = 0, value_loss = 0, entropy = 0, temperature = 0, value = 0;
+};
+
+class SacUpdate {
+  public:
+    // `actor` gives a Gaussian's means and log deviations. `critic_adam` holds weight and bias of
+    // every layer of the critics, both critics' in one, and `target_memory` the same of the
+    // targets. `temperature` has one parameter, the temperature's logarithm.
+    SacUpdate(const Perceptron& actor, Adam& actor_adam, TwinCritics critics, Adam& critic_adam,
+              TwinCritics targets, std::vector<Memory> target_memory, Adam& temperature)
+        : actor_adam_(actor_adam),
+          critic_adam_(critic_adam),
+          temperature_(temperature),
+          features_(actor.inputs()),
+          size_(actor.outputs() / 2),
+          actor_(actor),
+          critics_(std::move(critics)),
+          targets_(std::move(targets)),
+          target_memory_(std::move(target_memory)),
+          halves_{Half(*this, 0), Half(*this, 1)} {}
+    SacUpdate(const SacUpdate&) = delete;
+
+    // One update; `metrics` are those of this one.
+    template <class Number>
+    std::optional<NotFinite> update(const ReplayBatch<Number>& batch, const SacSettings& settings,
+                                    Pair& pair, SacMetrics& metrics) {
+        const Scaling scaling(*this);
+        const float temperature = std::exp(*temperature_.parameter(0).value);
+        const float reward_scale = static_cast<float>(settings.reward_scale);
+        metrics = {};
+        metrics.temperature = static_cast<double>(temperature);
+        pair.run([&](int which) {
+            halves_[which].learn_values(batch, scaling, temperature, reward_scale);
+        });
+        const double count = static_cast<double>(batch.count);
+        metrics.value_loss = (halves_[0].squares + halves_[1].squares) / (2 * count);
+        metrics.value = (halves_[0].values + halves_[1].values) / (2 * count);
+        join_gradients(critic_adam_, halves_[1].critic_gradients);
+        if (auto failed =
+                careful_step(critic_adam_, metrics.value_loss, settings.critic, "critic")) {
+            return failed;
+        }
+        pair.run([&](int which) { halves_[which].learn_policy(batch, scaling, temperature); });
+        const double log_prob = (halves_[0].log_probs + halves_[1].log_probs) / count;
+        const double least = (halves_[0].least_values + halves_[1].least_values) / count;
+        metrics.policy_loss = metrics.temperature * log_prob - least;
+        metrics.entropy = -log_prob;
+        join_gradients(actor_adam_, halves_[1].actor_gradients);
+        if (auto failed = careful_step(actor_adam_, metrics.policy_loss, settings.actor, "actor")) {
+            return failed;
+        }
+        if (auto failed = learn_temperature(log_prob, settings)) return failed;
+        approach_targets(settings.tau);
+        return std::nullopt;
+    }
+
+  private:
+    // What observations are normalised by, as they are now.
+    struct Scaling {
+        explicit Scaling(const SacUpdate& all)
+            : actor(all.actor_.normalization()),
+              critic(all.critics_.statistics, all.features_),
+              target(all.targets_.statistics, all.features_) {}
+        Normalization actor, critic, target;
+    };
+
+    // One half of every batch: room for its passes, and its share of the sums.
+    struct Half {
+        Half(SacUpdate& all, int which)
+            : all(all),
+              which(which),
+              actor_gradients(room_for(all.actor_adam_, which)),
+              critic_gradients(room_for(all.critic_adam_, which)),
+              actor(all.actor_, places(all.actor_adam_, actor_gradients, 0)),
+              critics{critic(all.critics_, 0), critic(all.critics_, 1)},
+              targets{Trainable(all.targets_.critic(0, all.kernels())),
+                      Trainable(all.targets_.critic(1, all.kernels()))},
+              noise(all.size_ * block_rows),
+              actions(all.size_ * block_rows),
+              slopes(all.size_ * block_rows),
+              log_prob(block_rows) {}
+
+        // For each block of this half: from its first row and how many there are.
+        template <class Task>
+        void each_block(ptrdiff_t count, const Task& task) {
+            const ptrdiff_t blocks = (count + block_rows - 1) / block_rows;
+            const ptrdiff_t middle = std::min(count, (blocks + 1) / 2 * block_rows);
+            const ptrdiff_t begin = which == 0 ? 0 : middle, end = which == 0 ? middle : count;
+            for (ptrdiff_t row = begin; row < end; row += block_rows) {
+                task(row, std::min(block_rows, end - row), row == begin);
+            }
+            if (begin == end) {  // nothing to add
+                for (Floats& each : actor_gradients) std::fill_n(each.data(), each.size(), 0.0f);
+                for (Floats& each : critic_gradients) std::fill_n(each.data(), each.size(), 0.0f);
+            }
+        }
+
+        template <class Number>
+        void learn_values(const ReplayBatch<Number>& batch, const Scaling& scaling,
+                          float temperature, float reward_scale) {
+            squares = values = 0;
+            const float scale = 1.0f / static_cast<float>(batch.count);
+            each_block(batch.count, [&](ptrdiff_t row, ptrdiff_t count, bool first) {
+                act(batch.next_observations, batch.next_noise, scaling.actor, row, count);
+                const ptrdiff_t width = padded(count);
+                judge(targets, batch.next_observations, scaling.target, row, count,
+                      [&](ptrdiff_t j, ptrdiff_t i) { return actions[i * width + j]; });
+                const float *one = targets[0].outputs(), *other = targets[1].outputs();
+                judge(critics, batch.observations, scaling.critic, row, count,
+                      [&](ptrdiff_t j, ptrdiff_t i) {
+                          return batch.actions[(row + j) * all.size_ + i];
+                      });
+                for (ptrdiff_t j = 0; j < count; ++j) {
+                    const float least = one[j] > other[j] ? other[j] : one[j];
+                    const float goes_on =
+                        batch.discounts[row + j] * (1 - batch.terminated[row + j]);
+                    const float target = reward_scale * batch.rewards[row + j] +
+                                         goes_on * (least - temperature * log_prob[j]);
+                    for (Trainable& critic : critics) {
+                        const float error = critic.outputs()[j] - target;
+                        squares += static_cast<double>(error) * static_cast<double>(error);
+                        values += static_cast<double>(critic.outputs()[j]);
+                        critic.delta()[j] = scale * error;
+                    }
+                }
+                for (Trainable& critic : critics) {
+                    Perceptron::clear_padding(critic.delta(), 1, count);
+                    critic.backward(first);
+                }
+            });
+        }
+
+        template <class Number>
+        void learn_policy(const ReplayBatch<Number>& batch, const Scaling& scaling,
+                          float temperature) {
+            log_probs = least_values = 0;
+            const float scale = 1.0f / static_cast<float>(batch.count);
+            each_block(batch.count, [&](ptrdiff_t row, ptrdiff_t count, bool first) {
+                const ptrdiff_t width = padded(count);
+                act(batch.observations, batch.noise, scaling.actor, row, count);
+                judge(critics, batch.observations, scaling.critic, row, count,
+                      [&](ptrdiff_t j, ptrdiff_t i) { return actions[i * width + j]; });
+                for (ptrdiff_t j = 0; j < count; ++j) {
+                    const float one = critics[0].outputs()[j], other = critics[1].outputs()[j];
+                    least_values += static_cast<double>(one > other ? other : one);
+                    log_probs += static_cast<double>(log_prob[j]);
+                    // The smaller one's slope is 1, and half each where both are the same.
+                    const float share = one == other ? 0.5f : one < other ? 1.0f : 0.0f;
+                    critics[0].delta()[j] = -scale * share;
+                    critics[1].delta()[j] = -scale * (1 - share);
+                }
+                for (Trainable& critic : critics) {
+                    Perceptron::clear_padding(critic.delta(), 1, count);
+                    critic.backward_to_inputs();
+                }
+                const ptrdiff_t from = all.features_ * width, numbers = all.size_ * width;
+                std::copy_n(critics[0].delta() + from, numbers, slopes.data());
+                all.kernels().add(slopes.data(), critics[1].delta() + from, numbers);
+                all.kernels().squashed_backward(actor.outputs(), all.size_, width, noise.data(),
+                                                actions.data(), slopes.data(), temperature * scale,
+                                                actor.delta());
+                Perceptron::clear_padding(actor.delta(), 2 * all.size_, count);
+                actor.backward(first);
+            });
+        }
+
+        // Actions and their log-probabilities for a block of observations.
+        template <class Number>
+        void act(const Number* observations, const float* drawn, const Normalization& normalize,
+                 ptrdiff_t row, ptrdiff_t count) {
+            const ptrdiff_t width = padded(count);
+            for (ptrdiff_t j = 0; j < count; ++j) {
+                normalize.apply(observations + (row + j) * all.features_,
+                                actor.inputs() + j * actor.row(), 1);
+            }
+            all.kernels().transpose(drawn + row * all.size_, all.size_, count, all.size_,
+                                    noise.data(), width);
+            Perceptron::clear_padding(noise.data(), all.size_, count);
+            actor.forward(count);
+            all.kernels().squashed_forward(actor.outputs(), all.size_, width, noise.data(),
+                                           actions.data(), log_prob.data());
+        }
+
+        // What a pair of critics says of a block of observations and actions; action(sample,
+        // component).
+        template <class Number, class Action>
+        void judge(std::array<Trainable, 2>& pair, const Number* observations,
+                   const Normalization& normalize, ptrdiff_t row, ptrdiff_t count,
+                   const Action& action) {
+            float* inputs = pair[0].inputs();
+            const ptrdiff_t step = pair[0].row();
+            for (ptrdiff_t j = 0; j < count; ++j) {
+                normalize.apply(observations + (row + j) * all.features_, inputs + j * step, 1);
+                for (ptrdiff_t i = 0; i < all.size_; ++i) {
+                    inputs[j * step + all.features_ + i] = action(j, i);
+                }
+            }
+            std::copy_n(inputs, count * step, pair[1].inputs());
+            for (Trainable& each : pair) each.forward(count);
+        }
+
+        Trainable critic(const TwinCritics& pair, int number) {
+            return Trainable(pair.critic(number, all.kernels()),
+                             places(all.critic_adam_, critic_gradients, number));
+        }
+
+        // The second half has gradients of its own, to be added.
+        static std::vector<Floats> room_for(const Adam& adam, int which) {
+            std::vector<Floats> room;
+            for (size_t i = 0; which == 1 && i < adam.size(); ++i) {
+                room.emplace_back(adam.parameter(i).count);
+            }
+            return room;
+        }
+
+        // Where gradients go: those of the first network of a pair, or of the second.
+        static std::vector<LayerGradient> places(Adam& adam, std::vector<Floats>& own, int number) {
+            std::vector<LayerGradient> found;
+            const auto place = [&](size_t i) {
+                float* all = own.empty() ? adam.gradient(i) : own[i].data();
+                return all + number * adam.parameter(i).count / 2;
+            };
+            for (size_t i = 0; i + 1 < adam.size(); i += 2)
+                found.push_back({place(i), place(i + 1)});
+            return found;
+        }
+
+        SacUpdate& all;
+        int which;
+        std::vector<Floats> actor_gradients, critic_gradients;
+        Trainable actor;
+        std::array<Trainable, 2> critics, targets;
+        Floats noise, actions, slopes, log_prob;
+        double squares = 0, values = 0, log_probs = 0, least_values = 0;
+    };
+
+    const Kernels& kernels() const { return actor_.kernels(); }
+
+    void join_gradients(Adam& adam, const std::vector<Floats>& others) {
+        for (size_t i = 0; i < adam.size(); ++i) {
+            kernels().add(adam.gradient(i), others[i].data(), others[i].size());
+        }
+    }
+
+    std::optional<NotFinite> learn_temperature(double log_prob, const SacSettings& settings) {
+        const double error = log_prob + settings.target_entropy;
+        const double loss = -static_cast<double>(*temperature_.parameter(0).value) * error;
+        *temperature_.gradient(0) = static_cast<float>(-error);
+        return careful_step(temperature_, loss, settings.temperature, "temperature");
+    }
+
+    void approach_targets(double tau) {
+        for (size_t i = 0; i < target_memory_.size(); ++i) {
+            const Memory& target = target_memory_[i];
+            kernels().approach(target.data, critic_adam_.parameter(i).value, target.count,
+                               static_cast<float>(tau));
+        }
+    }
+
+    Adam& actor_adam_;
+    Adam& critic_adam_;
+    Adam& temperature_;
+    ptrdiff_t features_, size_;
+    Perceptron actor_;
+    TwinCritics critics_, targets_;
+    std::vector<Memory> target_memory_;
+    std::array<Half, 2> halves_;
+};
+
+}  // namespace envfleet::learner

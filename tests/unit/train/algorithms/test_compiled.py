@@ -1,0 +1,470 @@
+"""The compiled learner against torch: every gradient, whole updates, and what must not depend on the way."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import Space, spaces
+from torch import Tensor, nn
+
+from envfleet import _learner
+from envfleet.errors import NonFiniteError
+from envfleet.train import Networks
+from envfleet.train.algorithms import a2c, compiled, ppo, sac
+from envfleet.train.algorithms.compiled import CompiledA2C, CompiledPPO, CompiledUpdate
+from envfleet.train.algorithms.compiled_sac import CompiledSAC
+from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, Task, critic_loss, normalized
+from envfleet.train.algorithms.replay import Transitions
+from envfleet.train.config import A2CConfig, PPOConfig, SACConfig
+from envfleet.train.networks.networks import observe
+
+CPU = torch.device("cpu")
+KERNELS = _learner.kernel_names()
+ACTIONS: dict[str, Space[Any]] = {
+    "discrete": spaces.Discrete(5, start=2),
+    "multi-discrete": spaces.MultiDiscrete([3, 2, 4]),
+    "multi-binary": spaces.MultiBinary(3),
+    "box": spaces.Box(-1, 1, (2,)),
+}
+LAYOUTS: list[tuple[tuple[int, ...], str]] = [((64, 64), "tanh"), ((33,), "relu"), ((), "tanh"), ((7, 70, 20), "relu")]
+BETA1 = 0.9
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(3)
+
+
+def learner_of(algo: str, actions: Space[Any], features: int = 6, **changes: Any) -> Any:
+    """A learner that torch computes, with statistics of observations that are not those of a standard normal."""
+    config: Any = {"a2c": A2CConfig, "ppo": PPOConfig, "sac": SACConfig}[algo]
+    made = {"a2c": a2c.A2C, "ppo": ppo.PPO, "sac": sac.SAC}[algo](
+        config("CartPole-v1", **{"learner": "torch", "normalize_observations": True, **changes}),
+        Task(spaces.Box(-9, 9, (features,)), actions, 2, CPU),
+    )
+    for network in made.modules.values():
+        observe(network, 2 * torch.randn(50, features, generator=torch.Generator().manual_seed(0)) + 1)
+    return made
+
+
+def compiled_for(learner: Any, kernels: str | None = None) -> CompiledUpdate[Any]:
+    """Compiled code on the very tensors of a learner."""
+    made = CompiledA2C if isinstance(learner, a2c.A2C) else CompiledPPO
+    networks = (learner.actor, learner.critic, learner.actor_optimizer, learner.critic_optimizer)
+    update: CompiledUpdate[Any] = made(learner.config, *networks, kernels)
+    return update
+
+
+def batch_for(learner: OnPolicyLearner[Any], rows: int, features: int = 6) -> Batch:
+    observations = 2 * torch.randn(rows, features) + 1
+    with torch.no_grad():
+        actions = learner.actor.distribution.sample(learner.actor(observations))
+    return Batch(observations, actions, torch.randn(rows), torch.randn(rows), 0.0)
+
+
+def transitions_for(rows: int, features: int, components: int) -> Transitions:
+    return Transitions(
+        2 * torch.randn(rows, features) + 1,
+        torch.tanh(torch.randn(rows, components)),
+        torch.randn(rows),
+        2 * torch.randn(rows, features) + 1,
+        torch.full((rows,), 0.99),
+        (torch.rand(rows) < 0.2).float(),
+    )
+
+
+def stirred(*networks: nn.Module) -> None:
+    """Weights a little elsewhere, biases and deviations that are not 0."""
+    with torch.no_grad():
+        for parameter in itertools.chain.from_iterable(network.parameters() for network in networks):
+            parameter.add_(0.1 * torch.randn_like(parameter))
+
+
+def first_gradients(network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What the optimiser's first step was taken with: Adam remembers a share of it."""
+    return {name: optimizer.state[each]["exp_avg"] / (1 - BETA1) for name, each in network.named_parameters()}
+
+
+def exact_gradients(network: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    named = dict(network.named_parameters())
+    return dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
+
+
+def assert_close(ours: dict[str, Tensor], exact: dict[str, Tensor], relative: float = 1e-5) -> None:
+    for name, gradient in exact.items():
+        off = (ours[name].double() - gradient.double()).abs().max().item()
+        assert off <= relative * gradient.abs().max().item() + 1e-12, (name, off, gradient.abs().max().item())
+
+
+class Exact(nn.Module):
+    """An encoder whose features, float32 as they are, go on as float64."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, observations: Tensor) -> Tensor:
+        features: Tensor = self.encoder(observations.float()).double()
+        return features
+
+
+def exact_copy(network: Any) -> Any:
+    """The same network in float64, where torch's gradients are exact to many more digits."""
+    made = copy.deepcopy(network)
+    body = getattr(made, "body", made)
+    if hasattr(body, "encoder"):
+        body.encoder = Exact(body.encoder)
+    for parameter in made.parameters():
+        parameter.data = parameter.data.double()
+    return made
+
+
+def doubled(batch: Any) -> Any:
+    """The same batch in float64."""
+    values = {
+        name: value.double() if torch.is_tensor(value) and value.is_floating_point() else value
+        for name, value in vars(batch).items()
+    }
+    return replace(batch, **values)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize("actions", ACTIONS)
+@pytest.mark.parametrize(("hidden", "activation"), LAYOUTS)
+def test_gradients_of_a2c_are_those_of_autograd(
+    hidden: tuple[int, ...], activation: Any, actions: str, kernels: str
+) -> None:
+    settings: dict[str, Any] = {"critic_updates": 1, "max_grad_norm": 0.0, "entropy_coef": 0.1}
+    learner = learner_of("a2c", ACTIONS[actions], hidden_sizes=hidden, activation=activation, **settings)
+    stirred(learner.actor, learner.critic)
+    actor, critic = exact_copy(learner.actor), exact_copy(learner.critic)
+    batch = batch_for(learner, 150)
+    metrics = compiled_for(learner, kernels)(batch, 0.1)
+    exact = doubled(batch)
+    loss, entropy = a2c.actor_loss(actor, exact, normalized(exact.advantages), 0.1)
+    assert_close(first_gradients(learner.actor, learner.actor_optimizer), exact_gradients(actor, loss))
+    value_loss = critic_loss(critic, exact)
+    assert_close(first_gradients(learner.critic, learner.critic_optimizer), exact_gradients(critic, value_loss))
+    expected = {"actor_loss": loss.item(), "critic_loss": value_loss.item(), "entropy": entropy.item()}
+    assert metrics == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17, 64, 65, 200])
+@pytest.mark.parametrize("actions", ACTIONS)
+def test_gradients_of_ppo_are_those_of_autograd(actions: str, rows: int) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "minibatch_size": 1000, "max_grad_norm": 0.0, "target_kl": 0.0}
+    learner = learner_of("ppo", ACTIONS[actions], hidden_sizes=(40, 30), **settings)
+    batch = batch_for(learner, rows)
+    update = compiled_for(learner)
+    loaded = update._loaded(batch)
+    loaded.remember_policy()
+    before = exact_copy(learner.actor)
+    stirred(learner.actor, learner.critic)  # so that ratios are not 1 and some are clipped
+    actor, critic = exact_copy(learner.actor), exact_copy(learner.critic)
+    step = (1e-3, BETA1, 0.99, 1e-8, 0.0)
+    not_finite, metrics = loaded.ppo_epoch(
+        torch.randperm(rows).numpy(),
+        minibatch=1000,
+        entropy_coef=0.1,
+        normalize_advantages=True,
+        clip_range=0.2,
+        actor=step,
+        critic=step,
+        together=False,
+    )
+    assert not_finite is None
+    exact = doubled(batch)
+    with torch.no_grad():
+        old = before.distribution.log_prob(before(exact.observations), exact.actions)
+    policy = ppo.actor_loss(actor, exact, normalized(exact.advantages), old, 0.2, 0.1)
+    assert_close(first_gradients(learner.actor, learner.actor_optimizer), exact_gradients(actor, policy.loss), 2e-5)
+    value_loss = critic_loss(critic, exact)
+    assert_close(first_gradients(learner.critic, learner.critic_optimizer), exact_gradients(critic, value_loss))
+    expected = [policy.loss, value_loss, policy.entropy, policy.approx_kl, policy.clip_fraction]
+    assert metrics == pytest.approx([value.item() for value in expected], rel=1e-5, abs=1e-6)
+    assert rows < 60 or 0 < metrics[4] < 1  # some were clipped, some not
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize(("hidden", "activation"), LAYOUTS)
+@pytest.mark.parametrize("rows", [1, 64, 100, 130])
+def test_gradients_of_sac_are_those_of_autograd(
+    hidden: tuple[int, ...], activation: Any, rows: int, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = learner_of("sac", spaces.Box(-1, 1, (3,)), hidden_sizes=hidden, activation=activation)
+    stirred(*learner.modules.values())
+    exact = {name: exact_copy(module) for name, module in learner.modules.items()}
+    batch = transitions_for(rows, 6, 3)
+    optimizers = learner.optimizers
+    for optimizer in optimizers.values():
+        optimizer.param_groups[0]["lr"] = 0.0  # so that the actor's loss sees the critics as they were
+    made = CompiledSAC(learner._config, learner.modules, optimizers, -3.0, kernels)
+    torch.manual_seed(5)
+    metrics = made.updates(batch, 1, 0.5).tolist()
+    torch.manual_seed(5)
+    noises = [torch.randn(rows, 3).double() for _ in range(2)]
+    monkeypatch.setattr(torch, "randn_like", lambda _: noises.pop(0))
+    double = doubled(batch)
+    temperature = exact["temperature"]()
+    targets = sac.critic_targets(exact["actor"], exact["target_critic"], double, temperature, 0.5)
+    value_loss, value = sac.critic_loss(exact["critic"], double, targets)
+    policy_loss, log_prob = sac.actor_loss(exact["actor"], exact["critic"], double, temperature)
+    price = sac.temperature_loss(exact["temperature"], log_prob, -3.0)
+    for name, loss in (("critic", value_loss), ("actor", policy_loss), ("temperature", price)):
+        ours = first_gradients(learner.modules[name], optimizers[name])
+        assert_close(ours, exact_gradients(exact[name], loss), 2e-5)
+    expected = [policy_loss, value_loss, -log_prob, temperature, value]
+    assert metrics == pytest.approx([each.item() for each in expected], rel=1e-5, abs=1e-6)
+
+
+def torch_updates(learner: Any, batch: Batch, count: int) -> list[dict[str, float]]:
+    return [learner.update(batch, 0.01) for _ in range(count)]
+
+
+def compiled_updates(learner: Any, batch: Batch, count: int) -> list[dict[str, float]]:
+    update = compiled_for(learner)
+    return [update(batch, 0.01) for _ in range(count)]
+
+
+def weights_of(learner: Any) -> Tensor:
+    return torch.cat([each.detach().flatten() for module in learner.modules.values() for each in module.parameters()])
+
+
+def memory_of(learner: Any) -> list[Tensor]:
+    """All that updates change: weights and what the optimisers remember."""
+    states = [optimizer.state_dict()["state"] for optimizer in learner.optimizers.values()]
+    remembered = [tensor for state in states for entry in state.values() for tensor in entry.values()]
+    return [weights_of(learner), *(tensor.clone() for tensor in remembered)]
+
+
+@pytest.mark.parametrize("actions", ["discrete", "box"])
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_thousands_of_steps_end_where_torchs_end(algo: str, actions: str) -> None:
+    """2,000 gradient steps. Rounding differs, and 2,000 steps of 1e-4 could lead 0.2 away: they stay within 1e-3."""
+    rates: dict[str, Any] = {"actor_lr": 1e-4, "critic_lr": 1e-4, "hidden_sizes": (16, 16)}
+    own = {"a2c": {"critic_updates": 4}, "ppo": {"minibatch_size": 16, "epochs": 5, "target_kl": 0.0}}[algo]
+    ours = learner_of(algo, ACTIONS[actions], **rates, **own)
+    theirs, before = copy.deepcopy(ours), weights_of(ours)
+    batch = batch_for(ours, 64)
+    rounds = {"a2c": 400, "ppo": 50}[algo]
+    torch.manual_seed(1)
+    expected = torch_updates(theirs, batch, rounds)
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    metrics = compiled_updates(ours, batch, rounds)
+    assert torch.equal(torch.get_rng_state(), state)  # one may go on either way
+    steps = sum(
+        int(state["step"]) for optimizer in ours.optimizers.values() for state in [next(iter(optimizer.state.values()))]
+    )
+    assert steps == {"a2c": 400 * 5, "ppo": 50 * 5 * 4 * 2}[algo]
+    assert (weights_of(ours) - weights_of(theirs)).abs().max() < 1e-3
+    assert (weights_of(ours) - before).abs().max() > 0.05
+    assert metrics[-1] == pytest.approx(expected[-1], rel=0.01, abs=2e-3)
+
+
+def test_thousands_of_steps_of_sac_end_where_torchs_end() -> None:
+    changes: dict[str, Any] = {"batch_size": 16, "hidden_sizes": (16, 16), "activation": "tanh", "max_grad_norm": 1.0}
+    ours = learner_of("sac", spaces.Box(-1, 1, (2,)), **changes, actor_lr=1e-4, critic_lr=1e-4, temperature_lr=1e-4)
+    theirs, before = copy.deepcopy(ours), weights_of(ours)
+    count = 700  # of three optimisers each
+    drawn = transitions_for(16 * count, 6, 2)
+    torch.manual_seed(1)
+    expected = torch.zeros(5)
+    for first in range(0, 16 * count, 16):
+        expected += theirs._update(
+            replace(drawn, **{name: each[first : first + 16] for name, each in vars(drawn).items()})
+        )
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    made = CompiledSAC(ours._config, ours.modules, ours.optimizers, ours._target_entropy)
+    metrics = made.updates(drawn, count, ours._rewards.factor)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (weights_of(ours) - weights_of(theirs)).abs().max() < 1e-3
+    assert (weights_of(ours) - before).abs().max() > 0.05
+    assert (metrics / count).tolist() == pytest.approx((expected / count).tolist(), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_the_same_numbers_give_the_same_bits_in_one_thread_or_two(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = learner_of(algo, ACTIONS["box"])
+    others = [copy.deepcopy(first) for _ in range(2)]
+    batch = batch_for(first, 300)
+    outcomes = []
+    for learner, threads in zip([first, *others], (1, 2, 2), strict=True):
+        monkeypatch.setattr(compiled, "two_threads", lambda threads=threads: threads == 2)
+        torch.manual_seed(2)
+        outcomes.append((compiled_updates(learner, batch, 3), memory_of(learner)))
+    for metrics, memory in outcomes[1:]:
+        assert metrics == outcomes[0][0]
+        assert all(map(torch.equal, memory, outcomes[0][1]))
+
+
+def test_sac_gives_the_same_bits_in_one_thread_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = learner_of("sac", spaces.Box(-1, 1, (2,)))
+    drawn = transitions_for(400, 6, 2)
+    outcomes = []
+    for learner, threads in zip([first, *(copy.deepcopy(first) for _ in range(2))], (1, 2, 2), strict=True):
+        monkeypatch.setattr("envfleet.train.algorithms.compiled_sac.two_threads", lambda threads=threads: threads == 2)
+        torch.manual_seed(2)
+        made = CompiledSAC(learner._config, learner.modules, learner.optimizers, -2.0)
+        outcomes.append((made.updates(drawn, 4, 1.0).tolist(), memory_of(learner)))
+    for metrics, memory in outcomes[1:]:
+        assert metrics == outcomes[0][0]
+        assert all(map(torch.equal, memory, outcomes[0][1]))
+
+
+def poison_returns(batch: Batch) -> Batch:
+    returns = batch.returns.clone()
+    returns[3] = float("nan")
+    return replace(batch, returns=returns)
+
+
+def poison_advantages(batch: Batch) -> Batch:
+    advantages = batch.advantages.clone()
+    advantages[3] = float("inf")
+    return replace(batch, advantages=advantages)
+
+
+def overflowing_returns(batch: Batch) -> Batch:
+    """The loss is finite, in float64, and its gradient is not in float32."""
+    return replace(batch, returns=torch.full_like(batch.returns, 3e38))
+
+
+@pytest.mark.parametrize("poison", [poison_returns, poison_advantages])
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_what_is_not_finite_is_said_as_torch_says_it_before_a_weight_moves(
+    algo: str, poison: Callable[[Batch], Batch]
+) -> None:
+    learner = learner_of(algo, ACTIONS["discrete"], **({"minibatch_size": 1000} if algo == "ppo" else {}))
+    theirs = copy.deepcopy(learner)
+    batch = poison(batch_for(learner, 80))
+    named = "critic" if poison is poison_returns else "actor"
+    before = [each.clone() for each in learner.modules[named].parameters()]
+    with pytest.raises(NonFiniteError) as torchs:
+        theirs.update(batch, 0.01)
+    with pytest.raises(NonFiniteError) as ours:
+        compiled_for(learner)(batch, 0.01)
+    assert str(ours.value) == str(torchs.value)
+    assert ours.value.quantity == torchs.value.quantity == f"{named} loss"
+    assert all(map(torch.equal, before, learner.modules[named].parameters()))
+
+
+def test_a_gradient_that_is_not_finite_is_noticed_before_a_weight_moves() -> None:
+    learner = learner_of("a2c", ACTIONS["discrete"], max_grad_norm=0.0)
+    before = [each.clone() for each in learner.critic.parameters()]
+    with pytest.raises(NonFiniteError, match=r"critic gradient is (inf|nan)"):
+        compiled_for(learner)(overflowing_returns(batch_for(learner, 80)), 0.01)
+    assert all(map(torch.equal, before, learner.critic.parameters()))
+
+
+def test_sac_notices_what_is_not_finite_before_a_weight_moves() -> None:
+    learner = learner_of("sac", spaces.Box(-1, 1, (2,)))
+    drawn = transitions_for(64, 6, 2)
+    drawn.rewards[5] = float("inf")
+    before = weights_of(learner)
+    made = CompiledSAC(learner._config, learner.modules, learner.optimizers, -2.0)
+    with pytest.raises(NonFiniteError, match="critic loss is inf") as raised:
+        made.updates(drawn, 1, 1.0)
+    assert raised.value.quantity == "critic loss"
+    assert torch.equal(before, weights_of(learner))
+
+
+def test_tensors_that_take_the_place_of_others_are_found() -> None:
+    learner = learner_of("ppo", ACTIONS["discrete"])
+    batch = batch_for(learner, 50)
+    update = compiled_for(learner)
+    update(batch, 0.01)
+    saved = copy.deepcopy(learner.actor_optimizer.state_dict())
+    torch.manual_seed(1)
+    update(batch, 0.01)
+    expected = memory_of(learner)
+    learner = copy.deepcopy(learner)
+    assert saved["state"][0]["step"] > 0
+    learner.actor_optimizer.load_state_dict(copy.deepcopy(learner.actor_optimizer.state_dict()))  # other tensors
+    other = compiled_for(learner)
+    other(batch, 0.01)
+    learner.actor_optimizer.load_state_dict(learner.actor_optimizer.state_dict())
+    steps = learner.actor_optimizer.state_dict()["state"][0]["step"].item()
+    other(batch, 0.01)
+    assert learner.actor_optimizer.state_dict()["state"][0]["step"].item() > steps
+    assert len(expected) == len(memory_of(learner))
+
+
+def test_observations_of_other_types_are_taken() -> None:
+    for space in (spaces.MultiBinary(4), spaces.Box(-9, 9, (2, 3), np.float64), spaces.Box(0, 9, (3,), np.int64)):
+        config = PPOConfig("CartPole-v1", learner="torch", hidden_sizes=(9,), minibatch_size=10, target_kl=0.0)
+        ours = ppo.PPO(config, Task(space, spaces.Discrete(2), 2, CPU))
+        observations = torch.from_numpy(np.stack([space.sample() for _ in range(20)]))
+        for network in ours.modules.values():
+            observe(network, observations)
+        theirs = copy.deepcopy(ours)
+        batch = Batch(observations, torch.randint(2, (20,)), torch.randn(20), torch.randn(20), 0.0)
+        torch.manual_seed(0)
+        torch_updates(theirs, batch, 2)
+        torch.manual_seed(0)
+        compiled_updates(ours, batch, 2)
+        assert (weights_of(ours) - weights_of(theirs)).abs().max() < 1e-5
+        values = compiled_for(ours).values(observations)
+        assert torch.allclose(values, ours.critic(observations), atol=1e-5)
+
+
+class Linear(nn.Module):
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, outputs)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        outputs: Tensor = self.layer(observations)
+        return outputs
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_networks_of_ones_own_are_left_to_torch(algo: str) -> None:
+    config: Any = {"a2c": A2CConfig, "ppo": PPOConfig}[algo]("CartPole-v1")
+    made = {"a2c": a2c.A2C, "ppo": ppo.PPO}[algo]
+    task = Task(spaces.Box(-9, 9, (6,)), spaces.Discrete(2), 2, CPU, Networks(Linear(2), Linear(1)))
+    assert made(config, task).plan == "torch: the networks are not envfleet's (Linear)"
+    with pytest.raises(ValueError, match="learner='compiled' is not possible: the networks are not envfleet's"):
+        made(replace(config, learner="compiled"), task)
+
+
+def test_the_plan_says_what_computes_the_updates() -> None:
+    task = Task(spaces.Box(-9, 9, (6,)), spaces.Box(-1, 1, (2,)), 2, CPU)
+    best = KERNELS[-1]
+    assert a2c.A2C(A2CConfig("x"), task).plan == f"compiled code ({best})"
+    assert sac.SAC(SACConfig("x"), task).plan == f"compiled code ({best})"
+    assert ppo.PPO(PPOConfig("x", learner="torch"), task).plan == "torch: as told"
+    images = Task(spaces.Box(0, 255, (40, 40, 3), np.uint8), spaces.Discrete(2), 2, CPU)
+    assert ppo.PPO(PPOConfig("x"), images).plan == "torch: observations are no vectors of numbers"
+
+
+def test_an_update_of_ones_own_is_not_replaced() -> None:
+    class Mine(OnPolicyLearner[A2CConfig]):
+        metrics = ("called",)
+
+        def update(self, batch: Batch, entropy_coef: float) -> dict[str, float]:
+            raise NotImplementedError
+
+    class Derived(a2c.A2C):  # type: ignore[misc]
+        pass
+
+    class DerivedSac(sac.SAC):
+        pass
+
+    task = Task(spaces.Box(-9, 9, (6,)), spaces.Box(-1, 1, (2,)), 2, CPU)
+    for learner in (Mine(A2CConfig("x"), task), Derived(A2CConfig("x"), task), DerivedSac(SACConfig("x"), task)):
+        assert learner.plan == "torch: the algorithm is not one of envfleet's"
+        assert learner._compiled is None
+
+
+def test_unknown_kernels_are_refused() -> None:
+    learner = learner_of("a2c", ACTIONS["box"])
+    with pytest.raises(ValueError, match='no kernels called "avx3"'):
+        compiled_for(learner, "avx3")
