@@ -237,8 +237,8 @@ def _group(title: str, names: Sequence[str], defaults: TrainConfig, help_texts: 
     for name in names:
         default = getattr(defaults, name)
         hint = "(default: none)" if default in ({}, ()) else "(default: never)" if name == "stop_at_return" else None
-        kind = types.get(name, type(default))
-        annotation = Annotated[kind, arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
+        kind: Any = types.get(name, type(default))
+        annotation: Any = Annotated[kind, arg(help=help_texts.get(name, ""), help_behavior_hint=hint)]
         fields.append((name, annotation, field(default_factory=partial(copy, default))))
     group = make_dataclass(title, fields, frozen=True)
     group.__doc__ = ""  # or else it would be the signature, which the help text would show
