@@ -62,7 +62,7 @@ class Tiles:
         return self.picture[top : top + self._height, left : left + self._width]
 
 
-def mosaic(frames: Sequence[Frame], columns: int | None = None) -> Frame:
+def mosaic(frames: Sequence[npt.NDArray[np.uint8]], columns: int | None = None) -> npt.NDArray[np.uint8]:
     """Puts the frames of a fleet side by side on one picture: ``mosaic(envs.render())``.
 
     Args:

@@ -17,6 +17,7 @@ FOR_EACH = 90.0
 """Seconds per fleet: several workers import torch and JAX, some of them twice."""
 
 
+@pytest.mark.timeout(0)  # the program has a watchdog of its own
 @pytest.mark.parametrize("context", CREATIONS)
 def test_no_fleet_hangs(context: str) -> None:
     count = max(3, round(CREATIONS[context] * SHARE))
