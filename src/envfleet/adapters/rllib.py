@@ -24,6 +24,7 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet._single import Wrapper
 from envfleet.adapters._settled import settled_arguments
+from envfleet.backends import BackendName
 from envfleet.make import EnvReference, make_vec
 from envfleet.vector.vector_env import FleetVectorEnv
 
@@ -39,7 +40,7 @@ _WHY = (
 
 def creator(
     id: EnvReference,  # noqa: A002  Gymnasium's name
-    backend: str = "auto",
+    backend: BackendName = "auto",
     vector_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
     **arguments: Any,
@@ -72,7 +73,7 @@ class FleetCreator:
     """Makes a fleet from the context that RLlib gives; see :func:`creator`."""
 
     id: EnvReference
-    backend: str
+    backend: BackendName
     vector_kwargs: Mapping[str, Any]
     wrappers: tuple[Wrapper, ...]
     arguments: Mapping[str, Any]

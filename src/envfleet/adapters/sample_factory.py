@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import gymnasium
@@ -25,6 +26,7 @@ from gymnasium.vector import AutoresetMode
 from envfleet._single import Wrapper
 from envfleet.adapters._info_rows import info_rows
 from envfleet.adapters._settled import settled_arguments
+from envfleet.backends import BackendName
 from envfleet.make import EnvReference, make_vec
 from envfleet.vector.arguments import positive_integer
 from envfleet.vector.infos import Info
@@ -53,7 +55,7 @@ _WHY = (
 def creator(
     id: EnvReference,  # noqa: A002  Gymnasium's name
     num_envs: int,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     vector_kwargs: Mapping[str, Any] | None = None,
     wrappers: Sequence[Wrapper] | None = None,
     **arguments: Any,
@@ -89,7 +91,7 @@ class FleetCreator:
 
     id: EnvReference
     num_envs: int
-    backend: str
+    backend: BackendName
     vector_kwargs: Mapping[str, Any]
     wrappers: tuple[Wrapper, ...]
     arguments: Mapping[str, Any]
@@ -184,4 +186,8 @@ def _show_agents() -> None:
     """
     for name in ("num_agents", "is_multiagent"):
         if not hasattr(BatchedListToDictWrapper, name):
-            setattr(BatchedListToDictWrapper, name, property(lambda self, name=name: self.env.get_wrapper_attr(name)))
+            setattr(BatchedListToDictWrapper, name, property(partial(_attribute_of_wrapped, name)))
+
+
+def _attribute_of_wrapped(name: str, wrapper: Any) -> Any:
+    return wrapper.env.get_wrapper_attr(name)
