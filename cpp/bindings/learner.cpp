@@ -9,6 +9,7 @@
 #include "bindings/on_policy.h"
 #include "bindings/perceptron.h"
 #include "bindings/policy.h"
+#include "bindings/recurrence.h"
 #include "bindings/soft_actor_critic.h"
 
 namespace envfleet {
@@ -69,6 +70,7 @@ void def_update(nb::class_<SoftActorCritic>& sac) {
 
 NB_MODULE(_learner, module) {
     bind_policy(module);
+    bind_recurrence(module);
     module.def("kernel_names", &learner::kernel_names);
 
     nb::class_<TorchPerceptron>(module, "Perceptron")

@@ -8,6 +8,13 @@ import numpy.typing as npt
 from envfleet._native import RowPolicy
 
 def kernel_names() -> list[str]: ...
+def carry(
+    added: npt.NDArray[np.float64],
+    decay: npt.NDArray[np.float64],
+    start: npt.NDArray[np.float64],
+    result: npt.NDArray[np.float64],
+    backwards: bool,
+) -> None: ...
 
 class Perceptron:
     def __init__(

@@ -22,6 +22,7 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import beside_sb3  # noqa: E402
 import training_speed  # noqa: E402
+from harness.installation import InstallationError  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
 from learning import jobs, report, results, run  # noqa: E402
 from learning.studies import STUDIES, study_named  # noqa: E402
@@ -456,8 +457,8 @@ def test_verdicts_and_tables_say_what_was_reached() -> None:
     mine = runs("envfleet", outcome(30.0, {200.0: 10.0}))
     goal = contests.GoalResult("ppo", mine, (runs("RL Zoo", outcome(60.0)),), ())
     found = a_report(speed, goal)
-    assert [(verdict.met, verdict.at_least) for verdict in found.verdicts] == [(False, False), (True, True)]
-    assert [verdict.measured for verdict in found.verdicts] == pytest.approx([1.9, 6.0])
+    assert [(verdict.met, verdict.at_least) for verdict in found.verdicts[:2]] == [(False, False), (True, True)]
+    assert [verdict.measured for verdict in found.verdicts] == pytest.approx([1.9, 6.0, 10.0])
     text = verdicts.report_text(found)
     assert "not reached in 60 (RL Zoo)" in text
     assert "> 6.0" in text
@@ -504,6 +505,54 @@ def test_times_of_all_seeds_are_told() -> None:
     text = verdicts.report_text(a_report(speed, contests.GoalResult("ppo", mine, (theirs,), ())))
     assert "11 (seeds: 10, 11, 12)" in text
     assert "50 (seeds: 40, 50, never) (RL Zoo)" in text
+
+
+def test_rivals_have_the_same_settings_or_a_reason() -> None:
+    def python_of(name: str) -> str:
+        if name == "rlox":
+            raise InstallationError("no such wheel")
+        return f"python with {name}"
+
+    peer = matches.same_settings("a2c").theirs[0].side("a2c", "python")
+    found = dict(sides.rivals(peer, python_of))
+    assert found["rlox"] == "no such wheel"
+    assert found["SBX (JAX)"] == "has no A2C"
+    workers = found["PufferLib's workers, plain torch loop"]
+    assert isinstance(workers, sides.Theirs)
+    assert (workers.python, workers.settings) == ("python with pufferlib", peer.settings)
+    assert workers.is_rival
+    assert not peer.is_rival
+    assert not sides.plain_loop(peer).is_rival
+
+
+def test_a_rival_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(self: sides.Theirs, seed: int, limits: sides.Limits) -> sides.Outcome:  # noqa: ARG001
+        if self.name.startswith("SBX"):
+            raise sides.ScriptError("a long text", "ImportError: no JAX here")
+        return outcome(4.0, steps=limits.total_steps)
+
+    monkeypatch.setattr(sides.Theirs, "train", train)
+    monkeypatch.setattr(sides.Ours, "train", lambda self, *_: outcome(8.0 if "torch" in self.name else 2.0))
+    plan = dataclasses.replace(training_speed.QUICK, turns=2)
+    found = contests.compare_speed("sac", plan, "python", lambda _: None, python_of=lambda name: name)
+    assert dict(found.missing) == {
+        "SBX (JAX)": "ImportError: no JAX here",
+        "PufferLib's trainer": "has no SAC",
+        "PufferLib's workers, plain torch loop": "has no SAC",
+    }
+    assert [runs.name for runs in found.others] == [contests.OUR_TORCH, "rlox"]
+    assert found.times_faster_than(contests.OUR_TORCH) == pytest.approx(4.0)
+    text = verdicts.report_text(a_report(found, contests.GoalResult("ppo", runs("envfleet", outcome(1.0)), (), ())))
+    assert "- sac: SBX (JAX): ImportError: no JAX here" in text
+    assert "sac: times the steps/s of envfleet, learner='torch' | 4.00 | 3.0 | yes" in text
+
+
+def test_seconds_to_a_return_are_held_against_a_limit() -> None:
+    speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0)), ())
+    for seconds, met in ((5.9, True), (6.1, False)):
+        mine, theirs = runs("envfleet", outcome(9.0, {200.0: seconds})), runs("RL Zoo", outcome(99.0, {200.0: 60.0}))
+        found = a_report(speed, contests.GoalResult("ppo", mine, (theirs,), ())).verdicts[-1]
+        assert (found.measured, found.needed, found.met, found.at_most) == (seconds, 6.0, met, True)
 
 
 # --- beside_sb3.py -----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Many steps at once: where the environments and the policy are both compiled, one call makes them all.
 
-It gives the numbers that the loop of `collect` gives. What is unusual, a failure for instance, is left to a step that
-is taken the ordinary way.
+It gives the numbers that the loop of `collect` gives. What is unusual, a failure for instance, is left to a step taken
+the ordinary way.
 """
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from envfleet import _learner
 
 
 def gae(
@@ -32,13 +36,7 @@ def gae(
         lam: how far to look ahead, from 0 to 1.
     """
     deltas = rewards + gamma * np.where(terminated, 0.0, next_values) - values
-    decay = gamma * lam * ~done
-    advantages = np.empty(deltas.shape)
-    following = np.zeros(deltas.shape[1:])
-    for step in range(len(deltas) - 1, -1, -1):
-        following = deltas[step] + decay[step] * following
-        advantages[step] = following
-    return advantages
+    return _carried(deltas, gamma * lam * ~done, np.zeros(deltas.shape[1:]), backwards=True)
 
 
 def discounted_so_far(
@@ -61,13 +59,19 @@ def discounted_so_far(
     """
     earned = np.where(valid, rewards, 0.0)
     decay = np.where(valid, gamma, 1.0)
-    goes_on = ~ended
-    returns = np.empty(earned.shape)
-    carried = start
-    for step in range(len(earned)):
-        returns[step] = earned[step] + decay[step] * carried
-        carried = returns[step] * goes_on[step]
-    return returns, carried
+    decay[1:] *= ~ended[:-1]
+    returns = _carried(earned, decay, start, backwards=False)
+    return returns, returns[-1] * ~ended[-1]
+
+
+def _carried(
+    added: npt.NDArray[Any], decay: npt.NDArray[Any], start: npt.NDArray[Any], *, backwards: bool
+) -> npt.NDArray[np.float64]:
+    """`added[t] + decay[t] * (the same one step before)`, or one step after; `start` before, or after, all others."""
+    rows = (np.ascontiguousarray(each, np.float64).reshape(len(added), -1) for each in (added, decay))
+    result = np.empty(added.shape)
+    _learner.carry(*rows, np.ascontiguousarray(start, np.float64).ravel(), result.reshape(len(added), -1), backwards)
+    return result
 
 
 def explained_variance(predicted: npt.NDArray[np.float64], returns: npt.NDArray[np.float64]) -> float:
