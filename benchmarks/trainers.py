@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -20,11 +21,12 @@ import gymnasium
 import numpy as np
 
 import envfleet
+from envfleet.backends import BackendName
 
 Step: TypeAlias = Callable[[Any], Any]
 Sides: TypeAlias = dict[str, Step]
 STEPS = 300
-OURS = ("process", "native")
+OURS: tuple[BackendName, ...] = ("process", "native")
 
 
 def cleanrl(env_id: str, n: int) -> Sides:
@@ -70,7 +72,11 @@ def skrl(env_id: str, n: int) -> Sides:
     wrapped = {name: wrap_env(envs, wrapper="gymnasium", verbose=False) for name, envs in made.items()}
     for env in wrapped.values():
         env.reset()
-    return {name: lambda each, env=env: env.step(torch.as_tensor(each)[:, None]) for name, env in wrapped.items()}
+    return {name: partial(_tensor_step, torch.as_tensor, env) for name, env in wrapped.items()}
+
+
+def _tensor_step(as_tensor: Any, env: Any, actions: Any) -> None:
+    env.step(as_tensor(actions)[:, None])
 
 
 def sample_factory(env_id: str, n: int) -> Sides:
