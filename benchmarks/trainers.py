@@ -36,7 +36,7 @@ def cleanrl(env_id: str, n: int) -> Sides:
     def make_env() -> Any:
         return gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make(env_id))
 
-    fleets = {name: RecordEpisodeStatistics(envfleet.make_vec(env_id, n, name)) for name in OURS}
+    fleets: dict[str, Any] = {name: RecordEpisodeStatistics(envfleet.make_vec(env_id, n, name)) for name in OURS}
     return _begun({"SyncVectorEnv": gymnasium.vector.SyncVectorEnv([make_env] * n), **fleets})
 
 
@@ -44,13 +44,15 @@ def baselines(env_id: str, n: int) -> Sides:
     """Environments in a list, each reset when its episode ends; a fleet."""
     from envfleet.adapters.baselines import as_vec_env
 
-    fleets = {name: as_vec_env(envfleet.make_vec(env_id, n, name, autoreset_mode="SAME_STEP")) for name in OURS}
+    fleets: dict[str, Any] = {
+        name: as_vec_env(envfleet.make_vec(env_id, n, name, autoreset_mode="SAME_STEP")) for name in OURS
+    }
     return {"one by one": _one_by_one(env_id, n), **_begun(fleets)}
 
 
 def spinning_up(env_id: str, n: int) -> Sides:
     """Environments one by one, as workers on one core have them; a fleet without autoreset."""
-    fleets = {name: envfleet.make_vec(env_id, n, name, autoreset_mode="DISABLED") for name in OURS}
+    fleets: dict[str, Any] = {name: envfleet.make_vec(env_id, n, name, autoreset_mode="DISABLED") for name in OURS}
     return {"one by one": _one_by_one(env_id, n), **{name: _masked(envs) for name, envs in fleets.items()}}
 
 
@@ -58,7 +60,7 @@ def agilerl(env_id: str, n: int) -> Sides:
     """What make_vect_envs makes; fleets."""
     from agilerl.utils.utils import make_vect_envs
 
-    fleets = {name: envfleet.make_vec(env_id, n, name) for name in OURS}
+    fleets: dict[str, Any] = {name: envfleet.make_vec(env_id, n, name) for name in OURS}
     return _begun({"make_vect_envs": make_vect_envs(env_id, n), **fleets})
 
 
