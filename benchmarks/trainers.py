@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -20,11 +21,12 @@ import gymnasium
 import numpy as np
 
 import envfleet
+from envfleet.backends import BackendName
 
 Step: TypeAlias = Callable[[Any], Any]
 Sides: TypeAlias = dict[str, Step]
 STEPS = 300
-OURS = ("process", "native")
+OURS: tuple[BackendName, ...] = ("process", "native")
 
 
 def cleanrl(env_id: str, n: int) -> Sides:
@@ -34,7 +36,7 @@ def cleanrl(env_id: str, n: int) -> Sides:
     def make_env() -> Any:
         return gymnasium.wrappers.RecordEpisodeStatistics(gymnasium.make(env_id))
 
-    fleets = {name: RecordEpisodeStatistics(envfleet.make_vec(env_id, n, name)) for name in OURS}
+    fleets: dict[str, Any] = {name: RecordEpisodeStatistics(envfleet.make_vec(env_id, n, name)) for name in OURS}
     return _begun({"SyncVectorEnv": gymnasium.vector.SyncVectorEnv([make_env] * n), **fleets})
 
 
@@ -42,13 +44,15 @@ def baselines(env_id: str, n: int) -> Sides:
     """Environments in a list, each reset when its episode ends; a fleet."""
     from envfleet.adapters.baselines import as_vec_env
 
-    fleets = {name: as_vec_env(envfleet.make_vec(env_id, n, name, autoreset_mode="SAME_STEP")) for name in OURS}
+    fleets: dict[str, Any] = {
+        name: as_vec_env(envfleet.make_vec(env_id, n, name, autoreset_mode="SAME_STEP")) for name in OURS
+    }
     return {"one by one": _one_by_one(env_id, n), **_begun(fleets)}
 
 
 def spinning_up(env_id: str, n: int) -> Sides:
     """Environments one by one, as workers on one core have them; a fleet without autoreset."""
-    fleets = {name: envfleet.make_vec(env_id, n, name, autoreset_mode="DISABLED") for name in OURS}
+    fleets: dict[str, Any] = {name: envfleet.make_vec(env_id, n, name, autoreset_mode="DISABLED") for name in OURS}
     return {"one by one": _one_by_one(env_id, n), **{name: _masked(envs) for name, envs in fleets.items()}}
 
 
@@ -56,7 +60,7 @@ def agilerl(env_id: str, n: int) -> Sides:
     """What make_vect_envs makes; fleets."""
     from agilerl.utils.utils import make_vect_envs
 
-    fleets = {name: envfleet.make_vec(env_id, n, name) for name in OURS}
+    fleets: dict[str, Any] = {name: envfleet.make_vec(env_id, n, name) for name in OURS}
     return _begun({"make_vect_envs": make_vect_envs(env_id, n), **fleets})
 
 
@@ -70,7 +74,11 @@ def skrl(env_id: str, n: int) -> Sides:
     wrapped = {name: wrap_env(envs, wrapper="gymnasium", verbose=False) for name, envs in made.items()}
     for env in wrapped.values():
         env.reset()
-    return {name: lambda each, env=env: env.step(torch.as_tensor(each)[:, None]) for name, env in wrapped.items()}
+    return {name: partial(_tensor_step, torch.as_tensor, env) for name, env in wrapped.items()}
+
+
+def _tensor_step(as_tensor: Any, env: Any, actions: Any) -> None:
+    env.step(as_tensor(actions)[:, None])
 
 
 def sample_factory(env_id: str, n: int) -> Sides:

@@ -72,7 +72,8 @@ def _reached(space: gymnasium.Space[Any], next_observations: torch.Tensor, infos
             f"{len(next_observations)}: with_final_observations is for an agent that has all environments to itself."
         )
     rows: Any = [infos["final_obs"][env] for env in ended]
-    batch = concatenate(space, rows, create_empty_array(space, len(rows)))
+    empty: Any = create_empty_array(space, len(rows))
+    batch = concatenate(space, rows, empty)
     last = flatten_tensorized_space(tensorize_space(space, batch, device=next_observations.device))
     reached = next_observations.clone()
     reached[torch.as_tensor(ended, device=reached.device)] = last
