@@ -42,7 +42,7 @@ class Unflatten(nn.Module):
 
     def _leaf(self, columns: Tensor, layout: tuple[tuple[int, ...], torch.dtype]) -> Tensor:
         shape, dtype = layout
-        if not self._as_bytes:
+        if not self._as_bytes or not columns.shape[-1]:
             return columns.to(dtype).reshape(len(columns), *shape)
         # Copied: the bytes of a number must lie at a multiple of its size.
         own = columns.to(torch.uint8).clone(memory_format=torch.contiguous_format)
