@@ -19,18 +19,18 @@ def blocks_of(page: str) -> list[Any]:
     return [pytest.param(block, id=f"{page}-{number}") for number, block in enumerate(blocks)]
 
 
-def run_block(block: str, folder: Path, seconds: float = 100, *, logs: bool = False) -> None:
+def run_block(block: str, folder: Path, seconds: float = 100, *, may_warn: bool = False) -> None:
     """Runs a block as a reader would: saved as a script, run by Python; a warning would be seen on stderr.
 
     Args:
         block: The script.
-        folder: Where to run it.
+        folder: Where it is saved and run.
         seconds: How long it may take.
-        logs: The library writes more than warnings to stderr, so what is there says nothing.
+        may_warn: Whether anything may be on stderr: some libraries log there, or have all warnings shown.
     """
     script = folder / "block.py"
     script.write_text(block)
     command = [sys.executable, script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
-    assert logs or not done.stderr
+    assert may_warn or not done.stderr

@@ -89,4 +89,4 @@ def test_they_are_what_it_says_it_takes() -> None:
 
 @pytest.mark.parametrize("block", blocks_of("agilerl"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
-    run_block(block, tmp_path, logs=True, seconds=200)
+    run_block(block, tmp_path, may_warn=True, seconds=200)

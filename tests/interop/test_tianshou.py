@@ -183,10 +183,10 @@ def dqn(training: Any, test: Any) -> DQN:
     return algorithm
 
 
-def weights(train: Callable[[Any, Any], Any], training: Any, test: Any) -> dict[str, torch.Tensor]:
+def weights(train: Callable[[Any, Any], Any], training: Any, test: Any, seed: int = 1) -> dict[str, torch.Tensor]:
     np.random.seed(0)
     torch.manual_seed(0)
-    training.seed(1)
+    training.seed(seed)
     test.seed(2)
     algorithm = train(training, test)
     training.close()
@@ -203,7 +203,7 @@ def test_the_same_weights(train: Callable[[Any, Any], Any]) -> None:
         )
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs), backend
-    other = weights(train, dummy("CartPole-v1", N + 1), dummy("CartPole-v1", 2))
+    other = weights(train, dummy("CartPole-v1"), dummy("CartPole-v1", 2), seed=7)
     assert not all(torch.equal(other[name], theirs[name]) for name in theirs)  # so the comparison can fail
 
 
@@ -348,4 +348,4 @@ def test_a_fleet_of_ones_own() -> None:
 
 @pytest.mark.parametrize("block", blocks_of("tianshou"))
 def test_the_page(block: str, tmp_path: Path) -> None:
-    run_block(block, tmp_path, PATIENCE)
+    run_block(block, tmp_path, PATIENCE, may_warn=True)

@@ -85,9 +85,9 @@ class Agent:
     def compiled(self) -> CompiledPolicy | None:
         """What takes the likeliest actions in compiled code; None if torch computes them."""
         is_wanted = getattr(self.config, "learner", "torch") != "torch"
-        can = is_wanted and isinstance(self.actor, Actor) and why_no_compiled_policy(self.actor) is None
-        if self._compiled is None and can:
-            self._compiled = CompiledPolicy(self.actor, noise_steps=0)
+        if self._compiled is None and is_wanted and isinstance(self.actor, Actor):
+            can = why_no_compiled_policy(self.actor) is None
+            self._compiled = CompiledPolicy(self.actor, noise_steps=0) if can else None
         return self._compiled
 
     def __getstate__(self) -> dict[str, Any]:
