@@ -153,6 +153,7 @@ def forward_turn(hidden: tuple[int, ...], minibatch: int) -> Callable[[], float]
 
     learner, batch = learner_and_batch(hidden, minibatch, minibatch)
     networks = [compiled_perceptron(network.body) for network in (learner.actor, learner.critic)]
+    assert isinstance(batch.observations, torch.Tensor)
     observations = batch.observations.numpy()
 
     def both() -> None:
@@ -182,7 +183,9 @@ def learner_and_batch(hidden: tuple[int, ...], minibatch: int, rows: int) -> tup
     generator = np.random.default_rng(0)
     observations = torch.from_numpy(generator.normal(size=(rows, FEATURES)).astype(np.float32))
     actions = torch.from_numpy(generator.integers(0, ACTIONS, rows))
-    return copy.deepcopy(learner), Batch(observations, actions, torch.randn(rows), torch.randn(rows), 0.0)
+    return copy.deepcopy(learner), Batch(
+        observations, actions, torch.randn(rows), torch.randn(rows), torch.zeros(rows), 0.0
+    )
 
 
 @final

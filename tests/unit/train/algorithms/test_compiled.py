@@ -66,7 +66,7 @@ def batch_for(learner: OnPolicyLearner[Any], rows: int, features: int = 6) -> Ba
     observations = 2 * torch.randn(rows, features) + 1
     with torch.no_grad():
         actions = learner.actor.distribution.sample(learner.actor(observations))
-    return Batch(observations, actions, torch.randn(rows), torch.randn(rows), 0.0)
+    return Batch(observations, actions, torch.randn(rows), torch.randn(rows), torch.zeros(rows), 0.0)
 
 
 def transitions_for(rows: int, features: int, components: int) -> Transitions:
@@ -405,7 +405,7 @@ def test_observations_of_other_types_are_taken() -> None:
         for network in ours.modules.values():
             observe(network, observations)
         theirs = copy.deepcopy(ours)
-        batch = Batch(observations, torch.randint(2, (20,)), torch.randn(20), torch.randn(20), 0.0)
+        batch = Batch(observations, torch.randint(2, (20,)), torch.randn(20), torch.randn(20), torch.zeros(20), 0.0)
         torch.manual_seed(0)
         torch_updates(theirs, batch, 2)
         torch.manual_seed(0)
