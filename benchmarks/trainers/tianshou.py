@@ -13,6 +13,7 @@ from tianshou.data import Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv, SubprocVectorEnv
 from tianshou.utils.net.common import Net
 from tianshou.utils.net.discrete import DiscreteActor, DiscreteCritic
+from tianshou.utils.torch_utils import policy_within_training_step
 
 from envfleet.adapters.tianshou import make_venv
 from trainers.measuring import ENV_ID, Loops, Sides, Turn
@@ -27,8 +28,8 @@ SIDES: Sides = {
 }
 
 
-def _collector(venv: Any) -> Any:
-    """Of data for PPO with separate networks of 64 x 64 units."""
+def _ppo(venv: Any) -> tuple[Any, Any]:
+    """PPO with separate networks of 64 x 64 units, and a collector of data for it."""
     torch.manual_seed(0)
     venv.seed(0)
     actor = DiscreteActor(preprocess_net=Net(state_shape=(8,), hidden_sizes=[64, 64]), action_shape=4)
@@ -37,12 +38,12 @@ def _collector(venv: Any) -> Any:
     algorithm = PPO(policy=policy, critic=critic, optim=AdamOptimizerFactory(lr=3e-4))
     collector: Any = Collector(algorithm, venv, VectorReplayBuffer(40_000, len(venv)), raise_on_nan_in_buffer=False)
     collector.reset()
-    return collector
+    return algorithm, collector
 
 
 def steps(venv: Any, each: int = 60) -> Turn:
     """``n_step``: all environments at every step."""
-    collector = _collector(venv)
+    _, collector = _ppo(venv)
 
     def turn() -> int:
         collector.reset_buffer()
@@ -53,7 +54,7 @@ def steps(venv: Any, each: int = 60) -> Turn:
 
 def episodes(venv: Any) -> Turn:
     """``n_episode``: towards the end, ever fewer of the environments."""
-    collector = _collector(venv)
+    _, collector = _ppo(venv)
 
     def turn() -> int:
         collector.reset_buffer()
@@ -64,13 +65,13 @@ def episodes(venv: Any) -> Turn:
 
 def training(venv: Any, each: int = 64) -> Turn:
     """PPO: collects by steps, then four epochs in minibatches of 256."""
-    collector = _collector(venv)
+    algorithm, collector = _ppo(venv)
 
     def turn() -> int:
         collector.reset_buffer(keep_statistics=True)
-        collected = collector.collect(n_step=each * len(venv)).n_collected_steps
-        collector.policy.train()
-        collector.algorithm.update(buffer=collector.buffer, batch_size=256, repeat=4)
+        with policy_within_training_step(algorithm.policy):
+            collected = collector.collect(n_step=each * len(venv)).n_collected_steps
+            algorithm.update(buffer=collector.buffer, batch_size=256, repeat=4)
         return int(collected)
 
     return turn
