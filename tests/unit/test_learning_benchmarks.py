@@ -526,7 +526,7 @@ def test_rivals_have_the_same_settings_or_a_reason() -> None:
 
 
 def test_a_rival_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(self: sides.Theirs, seed: int, limits: sides.Limits) -> sides.Outcome:  # noqa: ARG001
+    def train(self: sides.Theirs, seed: int, limits: sides.Limits) -> sides.Outcome:
         if self.name.startswith("SBX"):
             raise sides.ScriptError("a long text", "ImportError: no JAX here")
         return outcome(4.0, steps=limits.total_steps)
