@@ -52,10 +52,10 @@ def compiled(name: str) -> Path:
 
 
 def made_of(source: Path, command: list[str]) -> str:
-    """A fingerprint of the source, of every header, of NumPy, of the compiler and of what it is told."""
+    """A fingerprint of all sources and headers, of NumPy, of the compiler and of what it is told."""
     version = subprocess.run([*COMPILER, "--version"], capture_output=True, check=True).stdout
     found = hashlib.sha256(version + np.__version__.encode() + repr(command).encode())
-    for path in [source, *sorted((ROOT / "cpp").rglob("*.h"))]:
+    for path in [source, *sorted((ROOT / "cpp").rglob("*.h")), *sorted((ROOT / "cpp" / "learner").glob("*.cpp"))]:
         found.update(str(path).encode() + path.read_bytes())
     return found.hexdigest()[:16]
 

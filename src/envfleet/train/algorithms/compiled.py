@@ -153,22 +153,27 @@ class CompiledPPO(CompiledUpdate[PPOConfig]):
         update.remember_policy()
         epochs: list[list[float]] = []
         for _ in range(config.epochs):
-            not_finite, metrics = update.ppo_epoch(
-                torch.randperm(len(batch)).numpy(),
-                minibatch=config.minibatch_size,
-                entropy_coef=entropy_coef,
-                normalize_advantages=config.normalize_advantages,
-                clip_range=config.clip_range,
-                actor=self._step_settings(self._actor_optimizer),
-                critic=self._step_settings(self._critic_optimizer),
-                together=two_threads(),
-            )
-            check(not_finite)
-            epochs.append(metrics)
-            if 0 < config.target_kl < metrics[3]:
+            epochs.append(self.epoch(update, len(batch), entropy_coef))
+            if 0 < config.target_kl < epochs[-1][3]:
                 break
         means = dict(zip(self.names, np.mean(epochs, axis=0).tolist(), strict=True))
         return {**means, "approx_kl": epochs[-1][3], "epochs": float(len(epochs))}
+
+    def epoch(self, update: _learner.OnPolicy, rows: int, entropy_coef: float) -> list[float]:
+        """One pass over the rows that were loaded; returns what `names` says."""
+        config = self.config
+        not_finite, metrics = update.ppo_epoch(
+            torch.randperm(rows).numpy(),
+            minibatch=config.minibatch_size,
+            entropy_coef=entropy_coef,
+            normalize_advantages=config.normalize_advantages,
+            clip_range=config.clip_range,
+            actor=self._step_settings(self._actor_optimizer),
+            critic=self._step_settings(self._critic_optimizer),
+            together=two_threads(),
+        )
+        check(not_finite)
+        return metrics
 
 
 def choose(config: TrainConfig, cannot: str | None, slower: str | None = None) -> str | None:

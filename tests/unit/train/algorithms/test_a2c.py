@@ -56,7 +56,10 @@ def make(networks: Networks | None = None, **changes: Any) -> A2C:
     env = gym.make("CartPole-v1")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return A2C(A2CConfig("CartPole-v1", **changes), Task(env.observation_space, env.action_space, 2, CPU, networks))
+        return A2C(
+            A2CConfig("CartPole-v1", learner="torch", **changes),
+            Task(env.observation_space, env.action_space, 2, CPU, networks),
+        )
 
 
 def rate(learner: A2C, name: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,9 +38,8 @@ BETA1 = 0.9
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
+def seeded() -> None:
     torch.manual_seed(3)
-    yield
 
 
 def learner_of(algo: str, actions: Space[Any], features: int = 6, **changes: Any) -> Any:
@@ -360,7 +359,7 @@ def test_what_is_not_finite_is_said_as_torch_says_it_before_a_weight_moves(
 def test_a_gradient_that_is_not_finite_is_noticed_before_a_weight_moves() -> None:
     learner = learner_of("a2c", ACTIONS["discrete"], max_grad_norm=0.0)
     before = [each.clone() for each in learner.critic.parameters()]
-    with pytest.raises(NonFiniteError, match="critic gradient is (inf|nan)"):
+    with pytest.raises(NonFiniteError, match=r"critic gradient is (inf|nan)"):
         compiled_for(learner)(overflowing_returns(batch_for(learner, 80)), 0.01)
     assert all(map(torch.equal, before, learner.critic.parameters()))
 

@@ -86,7 +86,9 @@ def make(**changes: Any) -> PPO:
     settings = {"hidden_sizes": (16,), "target_kl": 0.0, "epochs": 3, "minibatch_size": 4, **changes}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return PPO(PPOConfig("CartPole-v1", **settings), Task(env.observation_space, env.action_space, 2, CPU))
+        return PPO(
+            PPOConfig("CartPole-v1", learner="torch", **settings), Task(env.observation_space, env.action_space, 2, CPU)
+        )
 
 
 def rollout(learner: PPO, steps: int = 8) -> Rollout:

@@ -289,7 +289,7 @@ def test_step_sizes_fall_or_stay(anneal: bool, share: float) -> None:
 
 @pytest.mark.parametrize("limit", [0.0, 1e-3])
 def test_long_gradients_are_shortened(limit: float) -> None:
-    learner = make(max_grad_norm=limit, reward_scale=1000.0, updates_per_step=0.5)
+    learner = make(max_grad_norm=limit, reward_scale=1000.0, updates_per_step=0.5, learner="torch")
     (rollout,) = rollouts(learner, 1)
     learner.learn(rollout, 0.0)
     gradients = [parameter.grad for parameter in learner.critic.parameters()]
