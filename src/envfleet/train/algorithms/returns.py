@@ -68,9 +68,17 @@ def _carried(
     added: npt.NDArray[Any], decay: npt.NDArray[Any], start: npt.NDArray[Any], *, backwards: bool
 ) -> npt.NDArray[np.float64]:
     """`added[t] + decay[t] * (the same one step before)`, or one step after; `start` before, or after, all others."""
-    rows = (np.ascontiguousarray(each, np.float64).reshape(len(added), -1) for each in (added, decay))
     result = np.empty(added.shape)
-    _learner.carry(*rows, np.ascontiguousarray(start, np.float64).ravel(), result.reshape(len(added), -1), backwards)
+    sums, decays, first, results = (
+        np.ascontiguousarray(each, np.float64).reshape(shape)
+        for each, shape in (
+            (added, (len(added), -1)),
+            (decay, (len(added), -1)),
+            (start, -1),
+            (result, (len(added), -1)),
+        )
+    )
+    _learner.carry(sums, decays, first, results, backwards)
     return result
 
 
