@@ -28,7 +28,7 @@ help:
 	@echo "make bench-quick     the same in three minutes, for a first look"
 	@echo "make bench-compare BASE=rev  before and after a change of ours, with instruction counts: five minutes"
 	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
-	@echo "make bench-training  training against Stable-Baselines3: about an hour"
+	@echo "make bench-training  training against Stable-Baselines3, SBX, PufferLib, rlox and a plain loop: about three hours"
 	@echo "make check           linters and type checker only"
 	@echo "make pyright         another type checker, on a user's program"
 	@echo "make format          lay the code out"

@@ -27,8 +27,17 @@ PUBLIC = [
 ]
 
 
-FOR_ENGINES = {"envfleet.FleetVectorEnv.__init__", "envfleet.vector.FleetVectorEnv.__init__"}
-"""Called by backends only, which are made of more than what is public."""
+FOR_ENGINES = {
+    "envfleet.FleetVectorEnv.__init__",
+    "envfleet.vector.FleetVectorEnv.__init__",
+    "envfleet.NativeVectorEnv.roll_out",
+    "envfleet.native.NativeVectorEnv.roll_out",
+    "envfleet.train.Agent.action_map",
+    "envfleet.train.Agent.compiled",
+    "envfleet.train.OnPolicyLearner.compiled_policy",
+    "envfleet.wrappers.BoundedAction.action_map",
+}
+"""Called by backends, and by the loop that steps them, only; these are made of more than what is public."""
 
 
 def public_callables() -> Iterator[tuple[str, Any]]:

