@@ -31,7 +31,6 @@ class Trainable:
         statistics: tuple[Any, Any, Any, float] | None = None,
         kernels: str | None = None,
     ) -> None: ...
-    def gradients(self) -> list[npt.NDArray[np.float32]]: ...
 
 _Step = tuple[float, float, float, float, float]
 _Outcome = tuple[tuple[str, float] | None, list[float]]
@@ -46,7 +45,7 @@ class OnPolicy:
         advantages: npt.NDArray[np.float32],
         returns: npt.NDArray[np.float32],
     ) -> None: ...
-    def remember_policy(self) -> None: ...
+    def remember_policy(self, two_threads: bool) -> None: ...
     def ppo_epoch(
         self,
         order: npt.NDArray[np.int64],
@@ -57,10 +56,17 @@ class OnPolicy:
         clip_range: float,
         actor: _Step,
         critic: _Step,
-        together: bool,
+        two_threads: bool,
     ) -> _Outcome: ...
     def a2c(
-        self, *, critic_updates: int, entropy_coef: float, normalize_advantages: bool, actor: _Step, critic: _Step
+        self,
+        *,
+        critic_updates: int,
+        entropy_coef: float,
+        normalize_advantages: bool,
+        actor: _Step,
+        critic: _Step,
+        two_threads: bool,
     ) -> _Outcome: ...
 
 class SoftActorCritic:
@@ -90,5 +96,5 @@ class SoftActorCritic:
         tau: float,
         target_entropy: float,
         reward_scale: float,
-        together: bool,
+        two_threads: bool,
     ) -> _Outcome: ...
