@@ -35,6 +35,8 @@ from envfleet.train import Batch, PPOConfig
 from envfleet.train.algorithms.compiled import CompiledPPO
 from envfleet.train.algorithms.learner import Task
 from envfleet.train.algorithms.ppo import PPO
+from envfleet.train.algorithms.returns import gae
+from envfleet.train.networks.networks import observe
 
 SECTIONS = ("minibatch", "parts", "table")
 FEATURES, ACTIONS = 8, 4
@@ -112,10 +114,37 @@ def table_figures(turns: int) -> dict[str, Figures]:
 
 
 def parts_figures(turns: int) -> Figures:
-    """Microseconds of the parts of a minibatch of 64 in compiled code, by leaving work out."""
-    whole = compiled_turn((64, 64), 64, 2_048, None)
-    forward = forward_turn((64, 64), 64)
-    return interleaved({"whole minibatch": whole, "forward passes of both networks": forward}, turns)
+    """Milliseconds of the parts of one PPO update: 16 x 1,024 transitions, minibatches of 64, 4 epochs."""
+    rows, minibatch, hidden = 16 * 1_024, 64, (64, 64)
+    learner, batch = learner_and_batch(hidden, minibatch, rows)
+    update = compiled_for(learner, None)
+    loaded = update._loaded(batch)
+    observations, actor = batch.observations, learner.actor
+    numbers = np.random.default_rng(0).normal(size=(5, 1_024, 16))
+    never = np.zeros((1_024, 16), np.bool_)
+
+    @torch.no_grad()
+    def log_probs() -> Any:
+        return actor.distribution.log_prob(actor(observations), batch.actions)
+
+    def count() -> None:
+        observe(actor, observations)
+        observe(learner.critic, observations)
+
+    old = log_probs()
+    loaded.remember_policy(two_threads=False)
+    parts: dict[str, Callable[[], Any]] = {
+        "values, torch": torch.no_grad()(lambda: learner.critic(observations)),
+        "values, compiled": lambda: update.values(observations),
+        "advantages, NumPy": lambda: gae(numbers[0], numbers[1], numbers[2], never, never, 0.99, 0.95),
+        "old log-probabilities, torch": log_probs,
+        "old log-probabilities, compiled": lambda: loaded.remember_policy(two_threads=False),
+        "normalising observations, compiled": lambda: update._loaded(batch),
+        "4 epochs, torch": lambda: [learner._epoch(batch, old, 0.01) for _ in range(4)],
+        "4 epochs, compiled": lambda: [update.epoch(loaded, rows, 0.01) for _ in range(4)],
+        "statistics of observations, torch": count,
+    }
+    return interleaved({name: timed(part, 1_000, 1) for name, part in parts.items()}, turns)
 
 
 def interleaved(contestants: Mapping[str, Callable[[], float]], turns: int) -> Figures:
@@ -140,28 +169,16 @@ def torch_turn(hidden: tuple[int, ...], minibatch: int, rows: int) -> Callable[[
 def compiled_turn(hidden: tuple[int, ...], minibatch: int, rows: int, kernels: str | None) -> Callable[[], float]:
     """The same of compiled code."""
     learner, batch = learner_and_batch(hidden, minibatch, rows)
-    networks = (learner.actor, learner.critic, learner.actor_optimizer, learner.critic_optimizer)
-    update = CompiledPPO(learner.config, *networks, kernels)
+    update = compiled_for(learner, kernels)
     loaded = update._loaded(batch)
-    loaded.remember_policy()
+    loaded.remember_policy(two_threads=False)
     return timed(lambda: update.epoch(loaded, len(batch), 0.01), rows, minibatch)
 
 
-def forward_turn(hidden: tuple[int, ...], minibatch: int) -> Callable[[], float]:
-    """A forward pass of actor and critic."""
-    from envfleet.train.networks.compiled import compiled_perceptron
-
-    learner, batch = learner_and_batch(hidden, minibatch, minibatch)
-    networks = [compiled_perceptron(network.body) for network in (learner.actor, learner.critic)]
-    assert isinstance(batch.observations, torch.Tensor)
-    observations = batch.observations.numpy()
-
-    def both() -> None:
-        for _ in range(100):
-            for network in networks:
-                network.forward(observations)
-
-    return timed(both, 100, 1)
+def compiled_for(learner: PPO, kernels: str | None) -> CompiledPPO:
+    """Compiled code on the tensors of a learner."""
+    networks = (learner.actor, learner.critic, learner.actor_optimizer, learner.critic_optimizer)
+    return CompiledPPO(learner.config, *networks, kernels)
 
 
 def timed(epoch: Callable[[], Any], rows: int, minibatch: int) -> Callable[[], float]:
@@ -225,7 +242,8 @@ def minibatch_text(figures: Figures) -> str:
 
 def parts_text(figures: Figures) -> str:
     """A row a part."""
-    return table(["part", "µs"], [[name, f"{value:,.1f}"] for name, value in figures.items()])
+    rows = [[name, f"{value:,.2f}"] for name, value in figures.items()]
+    return table(["one core, a PPO update from 16 x 1,024 transitions", "ms"], rows)
 
 
 def table_text(figures: Mapping[str, Figures]) -> str:

@@ -78,14 +78,14 @@ def step(state: Any, batch: Any) -> Any:
     return (actor, critic, actor_memory, critic_memory), jnp.concatenate([jnp.stack([loss, error]), told])
 
 
-@jax.jit  # type: ignore[untyped-decorator, unused-ignore]
-def epoch(state: Any, data: Any, order: Any) -> Any:
+def steps(state: Any, data: Any, order: Any) -> Any:
     """All minibatches of an epoch; order [minibatches, rows]."""
     return jax.lax.scan(lambda s, rows: step(s, jax.tree.map(lambda each: each[rows], data)), state, order)
 
 
 def main() -> None:
     """Compile, then answer."""
+    epoch = jax.jit(steps)
     request = json.loads(sys.argv[1])
     features, actions, hidden = request["features"], request["actions"], request["hidden"]
     rows, minibatch = request["rows"], request["minibatch"]

@@ -42,28 +42,13 @@ nb::object forward(TorchPerceptron& self,
     return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>>(memory, {rows, outputs}, owner));
 }
 
-// The gradients the last step was taken with, before they were shortened: one flat array a
-// parameter.
-nb::list gradients(TorchTrainable& self) {
-    nb::list result;
-    learner::Adam& adam = self.adam();
-    for (size_t i = 0; i < adam.size(); ++i) {
-        const size_t count = static_cast<size_t>(adam.parameter(i).count);
-        auto* memory = new float[count];
-        nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-        std::copy_n(adam.gradient(i), count, memory);
-        result.append(nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<1>>(memory, {count}, owner)));
-    }
-    return result;
-}
-
 template <class Number>
 void def_update(nb::class_<SoftActorCritic>& sac) {
     sac.def("update", &SoftActorCritic::update<Number>, nb::arg("observations").noconvert(),
             nb::arg("actions"), nb::arg("rewards"), nb::arg("next_observations").noconvert(),
             nb::arg("discounts"), nb::arg("terminated"), nb::arg("noise"), nb::kw_only(),
             nb::arg("actor"), nb::arg("critic"), nb::arg("temperature"), nb::arg("tau"),
-            nb::arg("target_entropy"), nb::arg("reward_scale"), nb::arg("together"));
+            nb::arg("target_entropy"), nb::arg("reward_scale"), nb::arg("two_threads"));
 }
 
 }  // namespace
@@ -101,8 +86,7 @@ NB_MODULE(_learner, module) {
                                           chosen_kernels(kernels));
             },
             nb::arg("parameters"), nb::arg("activation"), nb::arg("statistics").none() = nb::none(),
-            nb::arg("kernels").none() = nb::none())
-        .def("gradients", &gradients);
+            nb::arg("kernels").none() = nb::none());
 
     nb::class_<OnPolicy>(module, "OnPolicy")
         .def(nb::init<nb::object, nb::object, const std::string&, std::vector<ptrdiff_t>>(),
@@ -113,13 +97,13 @@ NB_MODULE(_learner, module) {
         .def("load", &OnPolicy::load<double>, nb::arg("observations").noconvert(),
              nb::arg("choices").none(), nb::arg("numbers").none(), nb::arg("advantages"),
              nb::arg("returns"))
-        .def("remember_policy", &OnPolicy::remember_policy)
+        .def("remember_policy", &OnPolicy::remember_policy, nb::arg("two_threads"))
         .def("ppo_epoch", &OnPolicy::ppo_epoch, nb::arg("order"), nb::kw_only(),
              nb::arg("minibatch"), nb::arg("entropy_coef"), nb::arg("normalize_advantages"),
-             nb::arg("clip_range"), nb::arg("actor"), nb::arg("critic"), nb::arg("together"))
+             nb::arg("clip_range"), nb::arg("actor"), nb::arg("critic"), nb::arg("two_threads"))
         .def("a2c", &OnPolicy::a2c, nb::kw_only(), nb::arg("critic_updates"),
              nb::arg("entropy_coef"), nb::arg("normalize_advantages"), nb::arg("actor"),
-             nb::arg("critic"));
+             nb::arg("critic"), nb::arg("two_threads"));
 
     nb::class_<SoftActorCritic> sac(module, "SoftActorCritic");
     sac.def(nb::init<nb::object, std::vector<ParameterArrays>, std::vector<FloatArray>,

@@ -95,15 +95,16 @@ class TorchTrainable {
 };
 
 // The head of an actor, by the name of its distribution; `sizes` are those of its choices.
-inline std::unique_ptr<learner::Head> make_head(learner::Trainable& actor, learner::Adam& adam,
+inline std::unique_ptr<learner::Head> make_head(const learner::Trainable& actor,
+                                                const learner::Adam& adam, float* last_gradient,
                                                 const std::string& name,
-                                                std::vector<ptrdiff_t> sizes) {
+                                                const std::vector<ptrdiff_t>& sizes) {
     const ptrdiff_t outputs = actor.network().outputs();
     if (name == "categorical") {
         ptrdiff_t total = 0;
         for (const ptrdiff_t size : sizes) total += size;
         if (total != outputs) throw std::invalid_argument("The choices do not fit the outputs.");
-        return std::make_unique<learner::CategoricalHead>(std::move(sizes), actor.kernels());
+        return std::make_unique<learner::CategoricalHead>(sizes, actor.kernels());
     }
     if (name == "bernoulli") {
         return std::make_unique<learner::BernoulliHead>(outputs, actor.kernels());
@@ -113,8 +114,8 @@ inline std::unique_ptr<learner::Head> make_head(learner::Trainable& actor, learn
     if (adam.size() % 2 == 0 || adam.parameter(last).count != outputs) {
         throw std::invalid_argument("A Gaussian needs a log deviation for each output.");
     }
-    return std::make_unique<learner::NormalHead>(outputs, adam.parameter(last).value,
-                                                 adam.gradient(last), actor.kernels());
+    return std::make_unique<learner::NormalHead>(outputs, adam.parameter(last).value, last_gradient,
+                                                 actor.kernels());
 }
 
 class OnPolicy {
@@ -125,9 +126,12 @@ class OnPolicy {
           critic_object_(std::move(critic)),
           actor_(nb::cast<TorchTrainable&>(actor_object_).network()),
           critic_(nb::cast<TorchTrainable&>(critic_object_).network()),
-          sizes_(sizes),
-          head_(make_head(actor_, adam_of(actor_object_), head, std::move(sizes))),
-          update_(actor_, adam_of(actor_object_), *head_, critic_, adam_of(critic_object_)) {
+          adam_(adam_of(actor_object_)),
+          sizes_(std::move(sizes)),
+          room_(learner::room_like(adam_)),
+          head_(make_head(actor_, adam_, adam_.gradient(adam_.size() - 1), head, sizes_)),
+          other_head_(make_head(actor_, adam_, room_.back().data(), head, sizes_)),
+          update_(actor_, adam_, *head_, *other_head_, room_, critic_, adam_of(critic_object_)) {
         if (critic_.network().outputs() != 1 ||
             critic_.network().inputs() != actor_.network().inputs()) {
             throw std::invalid_argument("Actor and critic do not fit each other.");
@@ -165,16 +169,16 @@ class OnPolicy {
         copy(returns.data(), count, data.returns);
     }
 
-    void remember_policy() {
+    void remember_policy(bool two_threads) {
         nb::gil_scoped_release released;
-        update_.remember_policy();
+        update_.remember_policy(two_threads);
     }
 
     // (what was not finite, [actor loss, critic loss, entropy, divergence, share clipped])
     std::pair<NotFiniteTuple, std::vector<double>> ppo_epoch(
         const nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& order,
         ptrdiff_t minibatch, double entropy_coef, bool normalize_advantages, double clip_range,
-        const StepTuple& actor, const StepTuple& critic, bool together) {
+        const StepTuple& actor, const StepTuple& critic, bool two_threads) {
         const ptrdiff_t count = update_.data().count;
         if (static_cast<ptrdiff_t>(order.size()) != count || minibatch < 1) {
             throw std::invalid_argument("The order must name every transition.");
@@ -188,18 +192,19 @@ class OnPolicy {
         nb::gil_scoped_release released;
         const auto failed = update_.ppo_epoch(
             order.data(), minibatch, {entropy_coef, normalize_advantages, clip_range},
-            step_settings(actor), step_settings(critic), together, metrics);
+            step_settings(actor), step_settings(critic), two_threads, metrics);
         return {not_finite(failed), numbers_of(metrics)};
     }
 
     std::pair<NotFiniteTuple, std::vector<double>> a2c(int critic_updates, double entropy_coef,
                                                        bool normalize_advantages,
                                                        const StepTuple& actor,
-                                                       const StepTuple& critic) {
+                                                       const StepTuple& critic, bool two_threads) {
         learner::OnPolicyMetrics metrics;
         nb::gil_scoped_release released;
-        const auto failed = update_.a2c(critic_updates, {entropy_coef, normalize_advantages},
-                                        step_settings(actor), step_settings(critic), metrics);
+        const auto failed =
+            update_.a2c(critic_updates, {entropy_coef, normalize_advantages}, step_settings(actor),
+                        step_settings(critic), two_threads, metrics);
         return {not_finite(failed), numbers_of(metrics)};
     }
 
@@ -243,8 +248,10 @@ class OnPolicy {
     nb::object actor_object_, critic_object_;  // kept alive
     learner::Trainable& actor_;
     learner::Trainable& critic_;
+    learner::Adam& adam_;
     std::vector<ptrdiff_t> sizes_;
-    std::unique_ptr<learner::Head> head_;
+    std::vector<learner::Floats> room_;
+    std::unique_ptr<learner::Head> head_, other_head_;
     learner::OnPolicyUpdate update_;
 };
 

@@ -70,7 +70,7 @@ class SoftActorCritic {
         const Observations<Number>& next_observations, const Column& discounts,
         const Column& terminated, const nb::ndarray<const float, nb::ndim<4>, nb::c_contig>& noise,
         const StepTuple& actor, const StepTuple& critic, const StepTuple& temperature, double tau,
-        double target_entropy, double reward_scale, bool together) {
+        double target_entropy, double reward_scale, bool two_threads) {
         const size_t updates = noise.shape(0), size = noise.shape(2), rows = updates * size;
         const size_t features = static_cast<size_t>(actor_.network().network().inputs());
         const size_t components = static_cast<size_t>(actor_.network().network().outputs()) / 2;
@@ -85,7 +85,7 @@ class SoftActorCritic {
             target_entropy,       reward_scale};
         std::vector<double> sums(5);
         nb::gil_scoped_release released;
-        learner::Pair pair(together);
+        learner::Pair pair(two_threads);
         for (size_t i = 0; i < updates; ++i) {
             const size_t row = i * size;
             const float* own_noise = noise.data() + 2 * row * components;

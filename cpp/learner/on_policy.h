@@ -1,11 +1,13 @@
 // The updates of A2C and PPO: an actor and a critic of their own learn from one batch of
 // transitions.
 //
-// The two never look at each other's weights, so they may learn side by side, in two threads: what
-// comes out is the same to the last bit.
+// The two never look at each other's weights, so PPO's may learn side by side, in two threads.
+// Large batches are split in two halves, always in the same place, of which A2C's two threads take
+// one each. What comes out is the same to the last bit if one thread does it all.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +21,7 @@
 
 #include "learner/heads.h"
 #include "learner/memory.h"
+#include "learner/pair.h"
 #include "learner/steps.h"
 #include "learner/trainable.h"
 
@@ -61,33 +64,61 @@ inline void gather(const Floats& from, ptrdiff_t row, const Rows& rows, float* t
     }
 }
 
+// The halves of a batch; the second one is empty unless the batch is large.
+inline std::array<Rows, 2> halves(const Rows& rows) {
+    const ptrdiff_t blocks = (rows.count + block_rows - 1) / block_rows;
+    const ptrdiff_t first = blocks < 4 ? rows.count : (blocks + 1) / 2 * block_rows;
+    return {rows.part(0, first), rows.part(first, rows.count - first)};
+}
+
 class CriticUpdate {
   public:
-    explicit CriticUpdate(Trainable& network) : network_(network) {}
+    CriticUpdate(Trainable& network, Adam& adam)
+        : first_(network),
+          adam_(adam),
+          room_(room_like(adam)),
+          second_(network.network(), gradients_in(room_, network.network().layers().size())) {}
 
-    // Half the mean squared error to the returns; its gradient is left in the network.
-    double loss(const Transitions& data, const Rows& rows) {
-        double total = 0;
+    // Half the mean squared error to the returns; its gradient is left with the optimiser.
+    double loss(const Transitions& data, const Rows& rows, Pair& pair) {
+        const std::array<Rows, 2> parts = halves(rows);
         const float scale = 1.0f / static_cast<float>(rows.count);
+        if (parts[1].count == 0) {
+            return 0.5 * part(first_, data, rows, scale) / static_cast<double>(rows.count);
+        }
+        std::array<double, 2> sums{};
+        pair.run([&](int which) {
+            sums[which] = part(which == 0 ? first_ : second_, data, parts[which], scale);
+        });
+        add_gradients(adam_, room_, first_.kernels());
+        return 0.5 * (sums[0] + sums[1]) / static_cast<double>(rows.count);
+    }
+
+  private:
+    // The sum of squared errors.
+    static double part(Trainable& network, const Transitions& data, const Rows& rows, float scale) {
+        double total = 0;
         for (ptrdiff_t from = 0; from < rows.count; from += block_rows) {
             const Rows block = rows.part(from, std::min(block_rows, rows.count - from));
-            gather(data.critic_inputs, network_.row(), block, network_.inputs());
-            network_.forward(block.count);
-            const float* values = network_.outputs();
-            float* delta = network_.delta();
+            gather(data.critic_inputs, network.row(), block, network.inputs());
+            network.forward(block.count);
+            const float* values = network.outputs();
+            float* delta = network.delta();
             for (ptrdiff_t j = 0; j < block.count; ++j) {
                 const float error = values[j] - data.returns[block[j]];
                 total += static_cast<double>(error) * static_cast<double>(error);
                 delta[j] = scale * error;
             }
             Perceptron::clear_padding(delta, 1, block.count);
-            network_.backward(from == 0);
+            network.backward(from == 0);
         }
-        return 0.5 * total / static_cast<double>(rows.count);
+        return total;
     }
 
-  private:
-    Trainable& network_;
+    Trainable& first_;
+    Adam& adam_;
+    std::vector<Floats> room_;
+    Trainable second_;
 };
 
 // What an update of the actor tells; means over a minibatch, or sums of them.
@@ -100,6 +131,12 @@ struct PolicyMetrics {
         divergence += other.divergence;
         clipped += other.clipped;
     }
+    void operator/=(double count) {
+        loss /= count;
+        entropy /= count;
+        divergence /= count;
+        clipped /= count;
+    }
 };
 
 struct PolicySettings {
@@ -108,9 +145,10 @@ struct PolicySettings {
     double clip_range = 0;  // PPO's; 0: the plain policy gradient, A2C's
 };
 
-class ActorUpdate {
+// The policy's loss over some rows, and its gradient.
+class ActorPass {
   public:
-    ActorUpdate(Trainable& network, Head& head) : network_(network), head_(head) {
+    ActorPass(Trainable& network, Head& head) : network_(network), head_(head) {
         for (Floats* each : {&log_prob_, &entropy_, &old_, &advantages_, &surrogate_, &divergence_,
                              &clipped_, &slope_}) {
             *each = Floats(block_rows);
@@ -119,24 +157,22 @@ class ActorUpdate {
         choices_.resize(static_cast<size_t>(head.components() * block_rows));
     }
 
-    // The log-probability of every action, as the policy is now.
-    void log_probs(const Transitions& data, float* result) {
-        for (ptrdiff_t from = 0; from < data.count; from += block_rows) {
-            const Rows block{nullptr, from, std::min(block_rows, data.count - from)};
+    // The log-probabilities of actions, as the policy is now.
+    void log_probs(const Transitions& data, const Rows& rows, float* result) {
+        for (ptrdiff_t from = 0; from < rows.count; from += block_rows) {
+            const Rows block = rows.part(from, std::min(block_rows, rows.count - from));
             forward(data, block);
-            std::copy_n(log_prob_.data(), block.count, result + from);
+            std::copy_n(log_prob_.data(), block.count, result + block.begin);
         }
     }
 
-    // The policy's loss; its gradient is left in the network. `old_log_probs` of all transitions
-    // are PPO's.
-    PolicyMetrics loss(const Transitions& data, const float* old_log_probs, const Rows& rows,
-                       const PolicySettings& settings) {
-        const auto [shift, factor] = standardization(data, rows, settings.normalize_advantages);
-        const float count = static_cast<float>(rows.count);
+    // The sums over the rows, of a batch of `total` with advantages from `shift` on times `factor`;
+    // `loss` is that of the surrogate. `old_log_probs` of all transitions are PPO's.
+    PolicyMetrics sums(const Transitions& data, const float* old_log_probs, const Rows& rows,
+                       const PolicySettings& settings, ptrdiff_t total, float shift, float factor) {
+        const float count = static_cast<float>(total);
         const float entropy_slope = static_cast<float>(-settings.entropy_coef) / count;
         PolicyMetrics sums;
-        double surrogate = 0;
         for (ptrdiff_t from = 0; from < rows.count; from += block_rows) {
             const Rows block = rows.part(from, std::min(block_rows, rows.count - from));
             const ptrdiff_t width = padded(block.count);
@@ -158,7 +194,7 @@ class ActorUpdate {
                 }
             }
             for (ptrdiff_t j = 0; j < block.count; ++j) {
-                surrogate += static_cast<double>(surrogate_[j]);
+                sums.loss -= static_cast<double>(surrogate_[j]);
                 sums.entropy += static_cast<double>(entropy_[j]);
                 sums.divergence += static_cast<double>(divergence_[j]);
                 sums.clipped += static_cast<double>(clipped_[j]);
@@ -168,11 +204,6 @@ class ActorUpdate {
                            entropy_slope, network_.delta(), from == 0);
             network_.backward(from == 0);
         }
-        const double rows_count = static_cast<double>(rows.count);
-        sums.entropy /= rows_count;
-        sums.divergence /= rows_count;
-        sums.clipped /= rows_count;
-        sums.loss = -surrogate / rows_count - settings.entropy_coef * sums.entropy;
         return sums;
     }
 
@@ -197,6 +228,57 @@ class ActorUpdate {
         return actions;
     }
 
+    Trainable& network_;
+    Head& head_;
+    Floats log_prob_, entropy_, old_, advantages_, surrogate_, divergence_, clipped_, slope_;
+    Floats numbers_;
+    std::vector<int32_t> choices_;
+};
+
+class ActorUpdate {
+  public:
+    // `other_head` is the same as `head`, for the second half, with its gradients in `room`.
+    ActorUpdate(Trainable& network, Adam& adam, Head& head, Head& other_head,
+                std::vector<Floats>& room)
+        : adam_(adam),
+          room_(room),
+          other_network_(network.network(), gradients_in(room, network.network().layers().size())),
+          first_(network, head),
+          second_(other_network_, other_head),
+          kernels_(network.kernels()) {}
+
+    void log_probs(const Transitions& data, float* result, Pair& pair) {
+        const std::array<Rows, 2> parts = halves({nullptr, 0, data.count});
+        pair.run([&](int which) {
+            (which == 0 ? first_ : second_).log_probs(data, parts[which], result);
+        });
+    }
+
+    // The policy's loss; its gradient is left with the optimiser.
+    PolicyMetrics loss(const Transitions& data, const float* old_log_probs, const Rows& rows,
+                       const PolicySettings& settings, Pair& pair) {
+        const auto [shift, factor] = standardization(data, rows, settings.normalize_advantages);
+        const std::array<Rows, 2> parts = halves(rows);
+        const auto sums_of = [&, shift = shift, factor = factor](int which) {
+            return (which == 0 ? first_ : second_)
+                .sums(data, old_log_probs, parts[which], settings, rows.count, shift, factor);
+        };
+        PolicyMetrics means;
+        if (parts[1].count == 0) {
+            means = sums_of(0);
+        } else {
+            std::array<PolicyMetrics, 2> sums;
+            pair.run([&](int which) { sums[which] = sums_of(which); });
+            add_gradients(adam_, room_, kernels_);
+            means = sums[0];
+            means += sums[1];
+        }
+        means /= static_cast<double>(rows.count);
+        means.loss -= settings.entropy_coef * means.entropy;
+        return means;
+    }
+
+  private:
     // What is subtracted from advantages, and what the difference is multiplied by, for mean 0 and
     // variance 1.
     static std::pair<float, float> standardization(const Transitions& data, const Rows& rows,
@@ -216,11 +298,11 @@ class ActorUpdate {
                 static_cast<float>(1 / (std::sqrt(squares / freedom) + 1e-8))};
     }
 
-    Trainable& network_;
-    Head& head_;
-    Floats log_prob_, entropy_, old_, advantages_, surrogate_, divergence_, clipped_, slope_;
-    Floats numbers_;
-    std::vector<int32_t> choices_;
+    Adam& adam_;
+    std::vector<Floats>& room_;
+    Trainable other_network_;
+    ActorPass first_, second_;
+    const Kernels& kernels_;
 };
 
 struct OnPolicyMetrics {
@@ -230,70 +312,77 @@ struct OnPolicyMetrics {
 
 class OnPolicyUpdate {
   public:
-    OnPolicyUpdate(Trainable& actor, Adam& actor_adam, Head& head, Trainable& critic,
-                   Adam& critic_adam)
+    // `other_head` is the same as `head`, with its gradients, if it has any, in `room`.
+    OnPolicyUpdate(Trainable& actor, Adam& actor_adam, Head& head, Head& other_head,
+                   std::vector<Floats>& room, Trainable& critic, Adam& critic_adam)
         : actor_adam_(actor_adam),
           critic_adam_(critic_adam),
-          actor_(actor, head),
-          critic_(critic) {}
+          actor_(actor, actor_adam, head, other_head, room),
+          critic_(critic, critic_adam) {}
 
     Transitions& data() { return data_; }
 
     // PPO's: what the ratios are to.
-    void remember_policy() {
+    void remember_policy(bool two_threads) {
+        Pair pair(two_threads);
         old_log_probs_.reserve(data_.count);
-        actor_.log_probs(data_, old_log_probs_.data());
+        actor_.log_probs(data_, old_log_probs_.data(), pair);
     }
 
     // One pass over the rows in minibatches: PPO's epoch; means over the minibatches. In two
     // threads if `together`.
     std::optional<NotFinite> ppo_epoch(const int64_t* order, ptrdiff_t minibatch,
                                        const PolicySettings& policy, const StepSettings& actor,
-                                       const StepSettings& critic, bool together,
+                                       const StepSettings& critic, bool two_threads,
                                        OnPolicyMetrics& metrics) {
         const std::vector<Rows> parts = split({order, 0, data_.count}, minibatch);
         std::optional<Failure> values_failed;
         metrics = {};
         const auto learn_values = [&] {
+            Pair alone(false);
             values_failed = each(parts, [&](const Rows& rows) {
-                const double loss = critic_.loss(data_, rows);
+                const double loss = critic_.loss(data_, rows, alone);
                 metrics.value_loss += loss;
                 return careful_step(critic_adam_, loss, critic, "critic");
             });
         };
         std::thread beside;
-        if (together) {
+        if (two_threads) {
             beside = std::thread(learn_values);
         } else {
             learn_values();
         }
         std::optional<Failure> policy_failed;
-        if (together || !values_failed) {
+        if (two_threads || !values_failed) {
+            Pair alone(false);
             policy_failed = each(parts, [&](const Rows& rows) {
-                const PolicyMetrics own = actor_.loss(data_, old_log_probs_.data(), rows, policy);
+                const PolicyMetrics own =
+                    actor_.loss(data_, old_log_probs_.data(), rows, policy, alone);
                 metrics.policy += own;
                 return careful_step(actor_adam_, own.loss, actor, "actor");
             });
         }
-        if (together) beside.join();
-        average(metrics, static_cast<double>(parts.size()));
+        if (two_threads) beside.join();
+        metrics.policy /= static_cast<double>(parts.size());
+        metrics.value_loss /= static_cast<double>(parts.size());
         return first_of(values_failed, policy_failed);
     }
 
     // Steps of the critic, then one of the actor, all from the whole batch: A2C's update.
     std::optional<NotFinite> a2c(int critic_updates, const PolicySettings& policy,
                                  const StepSettings& actor, const StepSettings& critic,
-                                 OnPolicyMetrics& metrics) {
+                                 bool two_threads, OnPolicyMetrics& metrics) {
+        Pair pair(two_threads);
         const Rows all{nullptr, 0, data_.count};
         metrics = {};
         for (int i = 0; i < critic_updates; ++i) {
-            const double loss = critic_.loss(data_, all);
+            const double loss = critic_.loss(data_, all, pair);
             metrics.value_loss += loss / critic_updates;
             if (auto failed = careful_step(critic_adam_, loss, critic, "critic")) {
                 return failed;
             }
         }
-        metrics.policy = actor_.loss(data_, nullptr, all, policy);
+        metrics.policy = actor_.loss(data_, nullptr, all, policy, pair);
         return careful_step(actor_adam_, metrics.policy.loss, actor, "actor");
     }
 
@@ -316,14 +405,6 @@ class OnPolicyUpdate {
                                              const std::optional<Failure>& policy) {
         if (values && (!policy || values->minibatch <= policy->minibatch)) return values->found;
         return policy ? std::optional(policy->found) : std::nullopt;
-    }
-
-    static void average(OnPolicyMetrics& metrics, double count) {
-        metrics.value_loss /= count;
-        metrics.policy.loss /= count;
-        metrics.policy.entropy /= count;
-        metrics.policy.divergence /= count;
-        metrics.policy.clipped /= count;
     }
 
     Adam& actor_adam_;

@@ -94,7 +94,7 @@ class SacUpdate {
         const double count = static_cast<double>(batch.count);
         metrics.value_loss = (halves_[0].squares + halves_[1].squares) / (2 * count);
         metrics.value = (halves_[0].values + halves_[1].values) / (2 * count);
-        join_gradients(critic_adam_, halves_[1].critic_gradients);
+        add_gradients(critic_adam_, halves_[1].critic_gradients, kernels());
         if (auto failed =
                 careful_step(critic_adam_, metrics.value_loss, settings.critic, "critic")) {
             return failed;
@@ -104,7 +104,7 @@ class SacUpdate {
         const double least = (halves_[0].least_values + halves_[1].least_values) / count;
         metrics.policy_loss = metrics.temperature * log_prob - least;
         metrics.entropy = -log_prob;
-        join_gradients(actor_adam_, halves_[1].actor_gradients);
+        add_gradients(actor_adam_, halves_[1].actor_gradients, kernels());
         if (auto failed = careful_step(actor_adam_, metrics.policy_loss, settings.actor, "actor")) {
             return failed;
         }
@@ -265,11 +265,7 @@ class SacUpdate {
 
         // The second half has gradients of its own, to be added.
         static std::vector<Floats> room_for(const Adam& adam, int which) {
-            std::vector<Floats> room;
-            for (size_t i = 0; which == 1 && i < adam.size(); ++i) {
-                room.emplace_back(adam.parameter(i).count);
-            }
-            return room;
+            return which == 1 ? room_like(adam) : std::vector<Floats>{};
         }
 
         // Where gradients go: those of the first network of a pair, or of the second.
@@ -294,12 +290,6 @@ class SacUpdate {
     };
 
     const Kernels& kernels() const { return actor_.kernels(); }
-
-    void join_gradients(Adam& adam, const std::vector<Floats>& others) {
-        for (size_t i = 0; i < adam.size(); ++i) {
-            kernels().add(adam.gradient(i), others[i].data(), others[i].size());
-        }
-    }
 
     std::optional<NotFinite> learn_temperature(double log_prob, const SacSettings& settings) {
         const double error = log_prob + settings.target_entropy;

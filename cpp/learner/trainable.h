@@ -74,6 +74,20 @@ class Adam {
     const Kernels* kernels_;
 };
 
+// Room for gradients of the same parameters beside the optimiser's, for a second thread.
+inline std::vector<Floats> room_like(const Adam& adam) {
+    std::vector<Floats> room;
+    for (size_t i = 0; i < adam.size(); ++i) room.emplace_back(adam.parameter(i).count);
+    return room;
+}
+
+// Adds what the second thread found.
+inline void add_gradients(Adam& adam, const std::vector<Floats>& others, const Kernels& kernels) {
+    for (size_t i = 0; i < adam.size(); ++i) {
+        kernels.add(adam.gradient(i), others[i].data(), others[i].size());
+    }
+}
+
 // What the gradient is multiplied by so that it is no longer than `longest`; 0: any length will do.
 inline double shortening(double norm, double longest) {
     return longest > 0 ? std::min(1.0, longest / (norm + 1e-6)) : 1.0;
@@ -201,6 +215,14 @@ inline std::vector<LayerGradient> gradients_of(Adam& adam, size_t layers) {
     std::vector<LayerGradient> places;
     for (size_t i = 0; i < layers; ++i)
         places.push_back({adam.gradient(2 * i), adam.gradient(2 * i + 1)});
+    return places;
+}
+
+// The same in room of one's own.
+inline std::vector<LayerGradient> gradients_in(std::vector<Floats>& room, size_t layers) {
+    std::vector<LayerGradient> places;
+    for (size_t i = 0; i < layers; ++i)
+        places.push_back({room[2 * i].data(), room[2 * i + 1].data()});
     return places;
 }
 

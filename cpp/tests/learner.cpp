@@ -182,16 +182,18 @@ std::vector<std::vector<float>> ppo(const Kernels& kernels, bool two_threads, bo
                      gradients_of(*actor.adam, 3));
     Trainable values(Perceptron(critic.layers, Activation::relu, std::nullopt, kernels),
                      gradients_of(*critic.adam, 3));
-    CategoricalHead head({3}, kernels);
-    OnPolicyUpdate update(policy, *actor.adam, head, values, *critic.adam);
+    CategoricalHead head({3}, kernels), other({3}, kernels);
+    std::vector<Floats> room = room_like(*actor.adam);
+    OnPolicyUpdate update(policy, *actor.adam, head, other, room, values, *critic.adam);
     update.data() = transitions(333, policy.row(), 3);
-    update.remember_policy();
+    update.remember_policy(two_threads);
     std::vector<int64_t> order(333);
     for (int64_t i = 0; i < 333; ++i) order[i] = (i * 7) % 333;
     OnPolicyMetrics metrics;
     const PolicySettings settings{0.01, true, 0.2};
     check(!update.ppo_epoch(order.data(), 70, settings, step, step, two_threads, metrics));
     check(std::isfinite(metrics.policy.loss) && metrics.value_loss > 0);
+    check(!update.a2c(2, settings, step, step, two_threads, metrics));
     if (poison) {
         const auto before = critic.memory;
         update.data().returns[7] = std::nanf("");

@@ -58,7 +58,6 @@ class Trainable:
         statistics: tuple[Any, Any, Any, float] | None = None,
         kernels: str | None = None,
     ) -> None: ...
-    def gradients(self) -> list[npt.NDArray[np.float32]]: ...
 
 _Step = tuple[float, float, float, float, float]
 _Outcome = tuple[tuple[str, float] | None, list[float]]
@@ -73,7 +72,7 @@ class OnPolicy:
         advantages: npt.NDArray[np.float32],
         returns: npt.NDArray[np.float32],
     ) -> None: ...
-    def remember_policy(self) -> None: ...
+    def remember_policy(self, two_threads: bool) -> None: ...
     def ppo_epoch(
         self,
         order: npt.NDArray[np.int64],
@@ -84,10 +83,17 @@ class OnPolicy:
         clip_range: float,
         actor: _Step,
         critic: _Step,
-        together: bool,
+        two_threads: bool,
     ) -> _Outcome: ...
     def a2c(
-        self, *, critic_updates: int, entropy_coef: float, normalize_advantages: bool, actor: _Step, critic: _Step
+        self,
+        *,
+        critic_updates: int,
+        entropy_coef: float,
+        normalize_advantages: bool,
+        actor: _Step,
+        critic: _Step,
+        two_threads: bool,
     ) -> _Outcome: ...
 
 class SoftActorCritic:
@@ -117,5 +123,5 @@ class SoftActorCritic:
         tau: float,
         target_entropy: float,
         reward_scale: float,
-        together: bool,
+        two_threads: bool,
     ) -> _Outcome: ...

@@ -7,6 +7,7 @@ update. Results differ in the last digits, as sums are formed in another order.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
 
+_MANY_THREADS, _WIDE = 4, 256
+"""From so many threads of torch's and so wide layers on, torch is taken to be faster."""
+
 
 class CompiledUpdate(ABC, Generic[Config]):
     """One update of an actor and a critic from a batch, and the critic's values.
@@ -70,6 +74,13 @@ class CompiledUpdate(ABC, Generic[Config]):
         self._values = compiled_perceptron(critic.body, kernels)
         self._bound_to: tuple[int, ...] = ()
         self._update: _learner.OnPolicy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledUpdate[Config]:
+        """The same for the copies of the networks and optimisers."""
+        actor, critic = copy.deepcopy(self._actor, memo), copy.deepcopy(self._critic, memo)
+        actor_optimizer = copy.deepcopy(self._actor_optimizer, memo)
+        critic_optimizer = copy.deepcopy(self._critic_optimizer, memo)
+        return type(self)(self.config, actor, critic, actor_optimizer, critic_optimizer, self._kernels)
 
     @staticmethod
     def why_not(config: Config, actor: Actor, critic: Critic) -> str | None:  # noqa: ARG004
@@ -135,6 +146,7 @@ class CompiledA2C(CompiledUpdate[A2CConfig]):
             normalize_advantages=config.normalize_advantages,
             actor=self._step_settings(self._actor_optimizer),
             critic=self._step_settings(self._critic_optimizer),
+            two_threads=two_threads(),
         )
         check(not_finite)
         return dict(zip(("actor_loss", "critic_loss", "entropy"), metrics, strict=False))
@@ -150,7 +162,7 @@ class CompiledPPO(CompiledUpdate[PPOConfig]):
         """Passes over one batch in minibatches, one call each."""
         config = self.config
         update = self._loaded(batch)
-        update.remember_policy()
+        update.remember_policy(two_threads())
         epochs: list[list[float]] = []
         for _ in range(config.epochs):
             epochs.append(self.epoch(update, len(batch), entropy_coef))
@@ -170,25 +182,31 @@ class CompiledPPO(CompiledUpdate[PPOConfig]):
             clip_range=config.clip_range,
             actor=self._step_settings(self._actor_optimizer),
             critic=self._step_settings(self._critic_optimizer),
-            together=two_threads(),
+            two_threads=two_threads(),
         )
         check(not_finite)
         return metrics
 
 
-def choose(config: TrainConfig, cannot: str | None, slower: str | None = None) -> str | None:
+def choose(config: TrainConfig, cannot: str | None) -> str | None:
     """Why torch is to compute the updates; None if compiled code is.
 
     Args:
         config: says what is wanted.
         cannot: why compiled code cannot, if so.
-        slower: why torch is faster, if it is.
     """
     if config.learner == "torch":
         return "as told"
     if config.learner == "compiled" and cannot is not None:
         raise ValueError(f"learner='compiled' is not possible: {cannot}; use learner='auto', which takes torch here.")
-    return cannot or (slower if config.learner == "auto" else None)
+    if config.learner == "auto" and cannot is None and _torch_is_faster(config):
+        return f"its {config.torch_threads} threads share the work of wide layers"
+    return cannot
+
+
+def _torch_is_faster(config: TrainConfig) -> bool:
+    """Thread by thread compiled code is faster at every width measured, but it has two of them at most."""
+    return config.torch_threads >= _MANY_THREADS and max(config.hidden_sizes, default=0) >= _WIDE
 
 
 def head_of(distribution: ActionDistribution) -> tuple[str, list[int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +60,11 @@ class CompiledSAC:
         self._bound_to: tuple[int, ...] = ()
         self._update: _learner.SoftActorCritic
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledSAC:
+        """The same for the copies of the networks and optimisers."""
+        modules, optimizers = copy.deepcopy(self._modules, memo), copy.deepcopy(self._optimizers, memo)
+        return CompiledSAC(self.config, modules, optimizers, self._target_entropy, self._kernels)
+
     @staticmethod
     def why_not(actor: Actor, critic: nn.Module) -> str | None:
         """Why compiled code cannot train these networks, as a part of a sentence; None if it can."""
@@ -105,7 +111,7 @@ class CompiledSAC:
             tau=self.config.tau,
             target_entropy=self._target_entropy,
             reward_scale=reward_scale,
-            together=two_threads(),
+            two_threads=two_threads(),
         )
         check(not_finite)
         return torch.tensor(sums)

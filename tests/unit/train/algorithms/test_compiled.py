@@ -164,7 +164,7 @@ def test_gradients_of_ppo_are_those_of_autograd(actions: str, rows: int) -> None
     batch = batch_for(learner, rows)
     update = compiled_for(learner)
     loaded = update._loaded(batch)
-    loaded.remember_policy()
+    loaded.remember_policy(two_threads=False)
     before = exact_copy(learner.actor)
     stirred(learner.actor, learner.critic)  # so that ratios are not 1 and some are clipped
     actor, critic = exact_copy(learner.actor), exact_copy(learner.critic)
@@ -177,7 +177,7 @@ def test_gradients_of_ppo_are_those_of_autograd(actions: str, rows: int) -> None
         clip_range=0.2,
         actor=step,
         critic=step,
-        together=False,
+        two_threads=False,
     )
     assert not_finite is None
     exact = doubled(batch)
@@ -377,24 +377,38 @@ def test_sac_notices_what_is_not_finite_before_a_weight_moves() -> None:
 
 
 def test_tensors_that_take_the_place_of_others_are_found() -> None:
+    """Loading a state gives an optimiser other tensors, which are the ones to go on with."""
     learner = learner_of("ppo", ACTIONS["discrete"])
     batch = batch_for(learner, 50)
     update = compiled_for(learner)
     update(batch, 0.01)
-    saved = copy.deepcopy(learner.actor_optimizer.state_dict())
-    torch.manual_seed(1)
-    update(batch, 0.01)
-    expected = memory_of(learner)
-    learner = copy.deepcopy(learner)
-    assert saved["state"][0]["step"] > 0
-    learner.actor_optimizer.load_state_dict(copy.deepcopy(learner.actor_optimizer.state_dict()))  # other tensors
-    other = compiled_for(learner)
-    other(batch, 0.01)
-    learner.actor_optimizer.load_state_dict(learner.actor_optimizer.state_dict())
-    steps = learner.actor_optimizer.state_dict()["state"][0]["step"].item()
-    other(batch, 0.01)
-    assert learner.actor_optimizer.state_dict()["state"][0]["step"].item() > steps
-    assert len(expected) == len(memory_of(learner))
+    undisturbed = copy.deepcopy((learner, update))
+    learner.actor_optimizer.load_state_dict(copy.deepcopy(learner.actor_optimizer.state_dict()))
+    for updates in (update, undisturbed[1]):
+        torch.manual_seed(1)
+        updates(batch, 0.01)
+    assert all(map(torch.equal, memory_of(learner), memory_of(undisturbed[0])))
+
+
+@pytest.mark.parametrize("algo", ["a2c", "sac"])
+def test_a_copy_of_a_learner_learns_for_itself(algo: str) -> None:
+    learner = learner_of(algo, ACTIONS["box"], learner="compiled")
+    other = copy.deepcopy(learner)
+    before = weights_of(learner)
+    if algo == "sac":
+        other._compiled.updates(transitions_for(32, 6, 2), 2, 1.0)
+    else:
+        other._compiled(batch_for(other, 40), 0.01)
+    assert torch.equal(weights_of(learner), before)
+    assert not torch.equal(weights_of(other), before)
+
+
+def test_wide_layers_are_left_to_many_threads_of_torchs() -> None:
+    task = Task(spaces.Box(-9, 9, (6,)), spaces.Discrete(2), 2, CPU)
+    wide = A2CConfig("x", hidden_sizes=(256, 256), torch_threads=8)
+    assert a2c.A2C(wide, task).plan == "torch: its 8 threads share the work of wide layers"
+    assert a2c.A2C(replace(wide, learner="compiled"), task).plan.startswith("compiled code")
+    assert a2c.A2C(replace(wide, torch_threads=1), task).plan.startswith("compiled code")
 
 
 def test_observations_of_other_types_are_taken() -> None:
