@@ -52,6 +52,7 @@ void def_update(nb::class_<SoftActorCritic>& sac) {
 }  // namespace
 
 NB_MODULE(_learner, module) {
+    module.doc() = "Networks and their updates in compiled code, on torch's own memory.";
     module.def("kernel_names", &learner::kernel_names);
 
     nb::class_<TorchPerceptron>(module, "Perceptron")
