@@ -54,11 +54,14 @@ void def_update(nb::class_<SoftActorCritic>& sac) {
 }  // namespace
 
 NB_MODULE(_learner, module) {
+    module.doc() = "Networks and their updates in compiled code, on torch's own memory.";
     bind_policy(module);
     bind_recurrence(module);
-    module.def("kernel_names", &learner::kernel_names);
+    module.def("kernel_names", &learner::kernel_names,
+               "The instruction sets this processor has, the best one last.");
 
-    nb::class_<TorchPerceptron>(module, "Perceptron")
+    nb::class_<TorchPerceptron>(module, "Perceptron",
+                                "A perceptron's forward pass on weights that torch owns.")
         .def(
             "__init__",
             [](TorchPerceptron* self, LayerArrays layers, const std::string& activation,
@@ -76,7 +79,9 @@ NB_MODULE(_learner, module) {
         .def("forward", &forward<float>, nb::arg("observations").noconvert())
         .def("forward", &forward<double>, nb::arg("observations").noconvert());
 
-    nb::class_<TorchTrainable>(module, "Trainable")
+    nb::class_<TorchTrainable>(
+        module, "Trainable",
+        "A network and its optimiser's state, which torch owns and updates change in place.")
         .def(
             "__init__",
             [](TorchTrainable* self, std::vector<ParameterArrays> parameters,
@@ -88,7 +93,7 @@ NB_MODULE(_learner, module) {
             nb::arg("parameters"), nb::arg("activation"), nb::arg("statistics").none() = nb::none(),
             nb::arg("kernels").none() = nb::none());
 
-    nb::class_<OnPolicy>(module, "OnPolicy")
+    nb::class_<OnPolicy>(module, "OnPolicy", "The updates of A2C and PPO.")
         .def(nb::init<nb::object, nb::object, const std::string&, std::vector<ptrdiff_t>>(),
              nb::arg("actor"), nb::arg("critic"), nb::arg("head"), nb::arg("sizes"))
         .def("load", &OnPolicy::load<float>, nb::arg("observations").noconvert(),
@@ -105,7 +110,7 @@ NB_MODULE(_learner, module) {
              nb::arg("entropy_coef"), nb::arg("normalize_advantages"), nb::arg("actor"),
              nb::arg("critic"), nb::arg("two_threads"));
 
-    nb::class_<SoftActorCritic> sac(module, "SoftActorCritic");
+    nb::class_<SoftActorCritic> sac(module, "SoftActorCritic", "The updates of SAC.");
     sac.def(nb::init<nb::object, std::vector<ParameterArrays>, std::vector<FloatArray>,
                      const std::string&, std::optional<StatisticsArrays>,
                      std::optional<StatisticsArrays>, ParameterArrays>(),

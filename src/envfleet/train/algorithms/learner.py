@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,6 @@ from envfleet.train.networks.quick_policy import QuickPolicy
 from envfleet.train.observations import Array, Observations, Tensors, flattened, joined, map_leaves, to_tensors
 
 Config = TypeVar("Config", bound="A2CConfig | PPOConfig")
-_Values: TypeAlias = Callable[[Tensors], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +314,7 @@ def advantages_and_returns(
 
 @torch.no_grad()
 def values_along(
-    rollout: Rollout, critic: _Values, device: torch.device
+    rollout: Rollout, critic: Callable[[Tensors], Tensor], device: torch.device
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """V(state) and V(next state) of every transition, float64[steps, num_envs] each.
 
