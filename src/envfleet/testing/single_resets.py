@@ -155,7 +155,18 @@ class SingleResets(ContractBase):
             ({"env_ids": [0], "options": {"reset_mask": mask_of(5, 0)}}, ValueError, "reset_mask"),
             ({"options": {"reset_mask": mask_of(5, 0)}}, ValueError, "env_ids"),
         ],
-        ids=repr,
+        ids=[
+            "repeated",
+            "too large",
+            "negative",
+            "no integer",
+            "none at all",
+            "more seeds than environments",
+            "a negative seed",
+            "fewer options than environments",
+            "a mask beside env_ids",
+            "a mask alone",
+        ],
     )
     def test_wrong_arguments_reset_nothing(self, given: dict[str, Any], error: type[Exception], text: str) -> None:
         """Ids that repeat or do not exist, and seeds or options that do not fit, are refused; work goes on."""
