@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from coming_from import blocks_of, run_block
 
 from envfleet.adapters.sample_factory import creator
 
@@ -96,3 +97,8 @@ def test_sampling_row_by_row_is_refused() -> None:
 def test_what_would_train_otherwise_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Sample Factory takes the first observation"):
         creator("CartPole-v1", NUM_ENVS, **given)
+
+
+@pytest.mark.parametrize("block", blocks_of("sample_factory"))
+def test_python_blocks_run(block: str, tmp_path: Path) -> None:
+    run_block(block, tmp_path, seconds=280, may_warn=True)
