@@ -57,6 +57,7 @@ class Case:
             backend=self.backend,
             env_kwargs=self.env_kwargs,
             device="cpu",
+            learner="torch",  # the reference; compiled code computes the same
             **old,
         )
 

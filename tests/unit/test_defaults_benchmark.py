@@ -62,7 +62,9 @@ class TestTrials:
         assert replace(old, **{name: getattr(defaults, name) for name in changed}) == new
         assert (old.normalize_observations, old.normalize_rewards) == (False, False)
         assert old.reward_scale == 0.01
-        same = {name: getattr(new, name) for name in ("seed", "total_steps", "backend", "device", "env_kwargs")}
+        same = {
+            name: getattr(new, name) for name in ("seed", "total_steps", "backend", "device", "env_kwargs", "learner")
+        }
         assert replace(defaults, **same) == new
 
     def test_the_environments_are_held_out(self) -> None:

@@ -141,7 +141,11 @@ class Study:
         share = min(0.5, max(0.1, 5 / len(complete)))
         evaluator = self._optuna.importance.PedAnovaImportanceEvaluator(target_quantile=share)
         with self._quietly():
-            found = self._optuna.importance.get_param_importances(self.optuna, evaluator=evaluator)
+            warnings.filterwarnings("error", "Target and region quantiles", UserWarning)
+            try:
+                found = self._optuna.importance.get_param_importances(self.optuna, evaluator=evaluator)
+            except UserWarning:  # as many trials are as good as the best: nothing tells them apart
+                return {}
         return {name: float(value) for name, value in found.items()}
 
     def _trial(self, number: int) -> optuna.trial.Trial:

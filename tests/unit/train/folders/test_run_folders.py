@@ -479,6 +479,7 @@ class TestDamage:
         good = json.loads(folder.config.read_text())
         number = (type(None), int)
         fitting = {"env_id": (str,), "device": (str,), "target_entropy": number, "stop_at_return": number}
+        fitting["demonstrations"] = (type(None), str)
         for name, right in good["config"].items():
             for wrong in (None, "x", -1, [], {}, [[]], {"x": 1}, 10**400, True):
                 if type(wrong) in (type(right), *fitting.get(name, ())):
