@@ -296,6 +296,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _NUMBERS_OR_NONE, "a number or None", lambda v: v is None or _is_number(v)),
         *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
         *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),
+        *_violations(config, ("demonstrations",), "a text or None", lambda v: v is None or isinstance(v, str)),
         *_violations(config, ("randomize",), "a dict of distributions", _are_distributions),
         *_violations(config, ("backend",), _listed(backends.names()), lambda v: v in backends.names()),
         *_violations(config, ("randomize_on",), "reset or make", lambda v: v in ("reset", "make")),
