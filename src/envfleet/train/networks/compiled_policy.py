@@ -8,6 +8,7 @@ same numbers of it whether the policy is called step by step or takes part in a 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, final
@@ -91,7 +92,7 @@ class CompiledPolicy:
         head = _head_of(actor.distribution)
         assert head is not None, why_no_compiled_policy(actor)
         assert isinstance(actor.body, Perceptron), why_no_compiled_policy(actor)
-        self._head, self._encoder = head, actor.body.encoder
+        self._actor, self._head, self._encoder = actor, head, actor.body.encoder
         self._perceptron = compiled_perceptron(actor.body)
         self._log_std: Floats | None = None if actor.log_std is None else actor.log_std.detach().numpy()
         self._noise_steps = noise_steps
@@ -100,6 +101,12 @@ class CompiledPolicy:
         self._single: _learner.Policy | None = None
         """Acts step by step, with the noise there is."""
         self._single_for: tuple[int, Any] = (0, None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledPolicy:
+        """The same for the copy of the actor, with the noise that is left."""
+        copied = CompiledPolicy(copy.deepcopy(self._actor, memo), self._noise_steps)
+        copied._noise, copied._used = self._noise.copy(), self._used
+        return copied
 
     @property
     def compiled(self) -> CompiledPolicy:
