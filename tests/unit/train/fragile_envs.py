@@ -46,10 +46,11 @@ class FragileEnv(gymnasium.Env[Any, Any]):
         return self._observe(), 1.0 + self.difficulty, False, over, info
 
     def _fail(self) -> None:
-        if self._once and Path(self._once).exists():
-            return
         if self._once:
-            Path(self._once).touch()
+            try:
+                Path(self._once).touch(exist_ok=False)  # who makes it is the one: two may come at the same time
+            except FileExistsError:
+                return
         if self._raises:
             raise RuntimeError("it broke")
         os._exit(3)
