@@ -9,8 +9,10 @@
 #include "bindings/on_policy.h"
 #include "bindings/perceptron.h"
 #include "bindings/policy.h"
+#include "bindings/q_network.h"
 #include "bindings/recurrence.h"
 #include "bindings/soft_actor_critic.h"
+#include "bindings/twin_delayed.h"
 
 namespace envfleet {
 namespace {
@@ -49,6 +51,24 @@ void def_update(nb::class_<SoftActorCritic>& sac) {
             nb::arg("discounts"), nb::arg("terminated"), nb::arg("noise"), nb::kw_only(),
             nb::arg("actor"), nb::arg("critic"), nb::arg("temperature"), nb::arg("tau"),
             nb::arg("target_entropy"), nb::arg("reward_scale"), nb::arg("two_threads"));
+}
+
+template <class Number>
+void def_update(nb::class_<TwinDelayed>& td3) {
+    td3.def("update", &TwinDelayed::update<Number>, nb::arg("observations").noconvert(),
+            nb::arg("actions"), nb::arg("rewards"), nb::arg("next_observations").noconvert(),
+            nb::arg("discounts"), nb::arg("terminated"), nb::arg("noise"), nb::kw_only(),
+            nb::arg("actor"), nb::arg("critic"), nb::arg("tau"), nb::arg("reward_scale"),
+            nb::arg("done"), nb::arg("delay"), nb::arg("two_threads"));
+}
+
+template <class Number>
+void def_update(nb::class_<QNetwork>& dqn) {
+    dqn.def("update", &QNetwork::update<Number>, nb::arg("observations").noconvert(),
+            nb::arg("choices"), nb::arg("rewards"), nb::arg("next_observations").noconvert(),
+            nb::arg("discounts"), nb::arg("terminated"), nb::arg("weights").none(),
+            nb::arg("errors"), nb::kw_only(), nb::arg("updates"), nb::arg("step"), nb::arg("tau"),
+            nb::arg("reward_scale"), nb::arg("is_double"), nb::arg("two_threads"));
 }
 
 }  // namespace
@@ -119,6 +139,22 @@ NB_MODULE(_learner, module) {
             nb::arg("temperature"));
     def_update<float>(sac);
     def_update<double>(sac);
+
+    nb::class_<TwinDelayed> td3(module, "TwinDelayed", "The updates of TD3.");
+    td3.def(nb::init<nb::object, std::vector<ParameterArrays>, std::vector<FloatArray>,
+                     std::vector<FloatArray>, const std::string&, std::optional<StatisticsArrays>,
+                     std::optional<StatisticsArrays>, std::optional<StatisticsArrays>>(),
+            nb::arg("actor"), nb::arg("critics"), nb::arg("target_actor"), nb::arg("targets"),
+            nb::arg("activation"), nb::arg("target_actor_statistics").none(),
+            nb::arg("statistics").none(), nb::arg("target_statistics").none());
+    def_update<float>(td3);
+    def_update<double>(td3);
+
+    nb::class_<QNetwork> dqn(module, "QNetwork", "The updates of DQN.");
+    dqn.def(nb::init<nb::object, std::vector<FloatArray>, std::optional<StatisticsArrays>>(),
+            nb::arg("network"), nb::arg("target"), nb::arg("target_statistics").none());
+    def_update<float>(dqn);
+    def_update<double>(dqn);
 }
 
 }  // namespace envfleet

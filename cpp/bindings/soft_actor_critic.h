@@ -10,31 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/on_policy.h"
-#include "bindings/perceptron.h"
+#include "bindings/off_policy.h"
 #include "learner/soft_actor_critic.h"
 
 namespace envfleet {
-
-// Layers of pairs: weight [2, inputs, outputs] and bias [2, 1, outputs] in turn.
-inline std::vector<learner::Layer> pair_layers_of(const std::vector<FloatArray>& arrays) {
-    std::vector<learner::Layer> layers;
-    for (size_t i = 0; i + 1 < arrays.size(); i += 2) {
-        const FloatArray &weight = arrays[i], &bias = arrays[i + 1];
-        if (weight.ndim() != 3 || weight.shape(0) != 2 || bias.size() != 2 * weight.shape(2)) {
-            throw std::invalid_argument("Expected the weight and the bias of each pair of layers.");
-        }
-        layers.push_back({.weight = weight.data(),
-                          .bias = bias.data(),
-                          .inputs = static_cast<ptrdiff_t>(weight.shape(1)),
-                          .outputs = static_cast<ptrdiff_t>(weight.shape(2)),
-                          .turned = true});
-    }
-    if (layers.empty() || layers.back().outputs != 1) {
-        throw std::invalid_argument("A critic must have one output.");
-    }
-    return layers;
-}
 
 class SoftActorCritic {
   public:
@@ -53,13 +32,9 @@ class SoftActorCritic {
           temperature_adam_({parameter_of(temperature_array_)}, kernels()),
           update_(actor_.network().network(), actor_.adam(),
                   pair(values_of(critic_arrays_), activation, statistics_), critic_adam_,
-                  pair(target_arrays_, activation, target_statistics_), memory(),
-                  temperature_adam_) {}
+                  pair(target_arrays_, activation, target_statistics_),
+                  memory_of(target_arrays_, critic_adam_), temperature_adam_) {}
     SoftActorCritic(const SoftActorCritic&) = delete;
-
-    template <class Number>
-    using Observations = nb::ndarray<const Number, nb::c_contig, nb::device::cpu>;
-    using Column = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
     // As many updates as `noise` [updates, 2, batch, components] is for, each with its share of the
     // transitions, in their order: (what was not finite, [policy loss, value loss, entropy,
@@ -109,34 +84,10 @@ class SoftActorCritic {
   private:
     const learner::Kernels& kernels() const { return actor_.network().kernels(); }
 
-    static std::vector<FloatArray> values_of(const std::vector<ParameterArrays>& arrays) {
-        std::vector<FloatArray> values;
-        for (const ParameterArrays& each : arrays) values.push_back(std::get<0>(each));
-        return values;
-    }
-
     learner::TwinCritics pair(const std::vector<FloatArray>& arrays, const std::string& activation,
                               const std::optional<StatisticsArrays>& statistics) const {
         const learner::Perceptron& actor = actor_.network().network();
-        const size_t features = static_cast<size_t>(actor.inputs());
-        std::vector<learner::Layer> layers = pair_layers_of(arrays);
-        if (layers[0].inputs != actor.inputs() + actor.outputs() / 2) {
-            throw std::invalid_argument("The critics do not fit the actor.");
-        }
-        return {std::move(layers), activation_named(activation),
-                statistics_of(statistics, features)};
-    }
-
-    std::vector<learner::Memory> memory() const {
-        std::vector<learner::Memory> found;
-        for (size_t i = 0; i < target_arrays_.size(); ++i) {
-            const ptrdiff_t count = static_cast<ptrdiff_t>(target_arrays_[i].size());
-            if (i >= critic_adam_.size() || critic_adam_.parameter(i).count != count) {
-                throw std::invalid_argument("The target critics do not fit the critics.");
-            }
-            found.push_back({target_arrays_[i].data(), count});
-        }
-        return found;
+        return twin_critics(arrays, activation, statistics, actor.inputs(), actor.outputs() / 2);
     }
 
     nb::object actor_object_;  // kept alive

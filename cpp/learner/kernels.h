@@ -104,7 +104,7 @@ struct Kernels {
 
 // The best this processor has.
 const Kernels& best_kernels();
-// Those of one instruction set: "sse2", "avx2" or "avx512"; "plain" on other processors.
+// Those of one instruction set: "sse2", "avx2" or "avx512", "neon" on aarch64; "plain" elsewhere.
 // std::invalid_argument where this processor does not have it.
 const Kernels& kernels_named(const std::string& name);
 // The names this processor has, the best one last.

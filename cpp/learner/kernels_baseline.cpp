@@ -4,6 +4,8 @@
 #define ENVFLEET_LANES 4
 #if defined(__x86_64__)
 #define ENVFLEET_KERNELS_NAME "sse2"
+#elif defined(__aarch64__)
+#define ENVFLEET_KERNELS_NAME "neon"
 #else
 #define ENVFLEET_KERNELS_NAME "plain"
 #endif

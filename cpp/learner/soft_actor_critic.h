@@ -17,30 +17,9 @@
 #include "learner/pair.h"
 #include "learner/steps.h"
 #include "learner/trainable.h"
+#include "learner/twin_critics.h"
 
 namespace envfleet::learner {
-
-// The two critics of a pair: layers of weight[2][inputs][outputs] and bias[2][outputs].
-struct TwinCritics {
-    std::vector<Layer> layers;  // of the first; the second's lie right behind
-    Activation activation;
-    std::optional<Statistics> statistics;
-
-    Perceptron critic(int which, const Kernels& kernels) const {
-        std::vector<Layer> own = layers;
-        for (Layer& layer : own) {
-            layer.weight += which * layer.inputs * layer.outputs;
-            layer.bias += which * layer.outputs;
-        }
-        return Perceptron(own, activation, std::nullopt, kernels);
-    }
-};
-
-// Some of torch's memory.
-struct Memory {
-    float* data;
-    ptrdiff_t count;
-};
 
 // A batch of transitions, [count][..] each.
 template <class Number>
@@ -109,7 +88,7 @@ class SacUpdate {
             return failed;
         }
         if (auto failed = learn_temperature(log_prob, settings)) return failed;
-        approach_targets(settings.tau);
+        approach(target_memory_, critic_adam_, settings.tau, kernels());
         return std::nullopt;
     }
 
@@ -130,10 +109,10 @@ class SacUpdate {
               which(which),
               actor_gradients(room_for(all.actor_adam_, which)),
               critic_gradients(room_for(all.critic_adam_, which)),
-              actor(all.actor_, places(all.actor_adam_, actor_gradients, 0)),
-              critics{critic(all.critics_, 0), critic(all.critics_, 1)},
-              targets{Trainable(all.targets_.critic(0, all.kernels())),
-                      Trainable(all.targets_.critic(1, all.kernels()))},
+              actor(all.actor_, places(all.actor_adam_, actor_gradients)),
+              critics(
+                  trained_pair(all.critics_, all.critic_adam_, critic_gradients, all.kernels())),
+              targets(judging_pair(all.targets_, all.kernels())),
               noise(all.size_ * block_rows),
               actions(all.size_ * block_rows),
               slopes(all.size_ * block_rows),
@@ -142,15 +121,9 @@ class SacUpdate {
         // For each block of this half: from its first row and how many there are.
         template <class Task>
         void each_block(ptrdiff_t count, const Task& task) {
-            const ptrdiff_t blocks = (count + block_rows - 1) / block_rows;
-            const ptrdiff_t middle = std::min(count, (blocks + 1) / 2 * block_rows);
-            const ptrdiff_t begin = which == 0 ? 0 : middle, end = which == 0 ? middle : count;
-            for (ptrdiff_t row = begin; row < end; row += block_rows) {
-                task(row, std::min(block_rows, end - row), row == begin);
-            }
-            if (begin == end) {  // nothing to add
-                for (Floats& each : actor_gradients) std::fill_n(each.data(), each.size(), 0.0f);
-                for (Floats& each : critic_gradients) std::fill_n(each.data(), each.size(), 0.0f);
+            if (!each_block_of_half(which, count, task)) {  // nothing to add
+                clear(actor_gradients);
+                clear(critic_gradients);
             }
         }
 
@@ -240,44 +213,17 @@ class SacUpdate {
                                            actions.data(), log_prob.data());
         }
 
-        // What a pair of critics says of a block of observations and actions; action(sample,
-        // component).
         template <class Number, class Action>
         void judge(std::array<Trainable, 2>& pair, const Number* observations,
                    const Normalization& normalize, ptrdiff_t row, ptrdiff_t count,
                    const Action& action) {
-            float* inputs = pair[0].inputs();
-            const ptrdiff_t step = pair[0].row();
-            for (ptrdiff_t j = 0; j < count; ++j) {
-                normalize.apply(observations + (row + j) * all.features_, inputs + j * step, 1);
-                for (ptrdiff_t i = 0; i < all.size_; ++i) {
-                    inputs[j * step + all.features_ + i] = action(j, i);
-                }
-            }
-            std::copy_n(inputs, count * step, pair[1].inputs());
-            for (Trainable& each : pair) each.forward(count);
-        }
-
-        Trainable critic(const TwinCritics& pair, int number) {
-            return Trainable(pair.critic(number, all.kernels()),
-                             places(all.critic_adam_, critic_gradients, number));
+            envfleet::learner::judge(pair, observations, normalize, all.features_, all.size_, row,
+                                     count, action);
         }
 
         // The second half has gradients of its own, to be added.
         static std::vector<Floats> room_for(const Adam& adam, int which) {
             return which == 1 ? room_like(adam) : std::vector<Floats>{};
-        }
-
-        // Where gradients go: those of the first network of a pair, or of the second.
-        static std::vector<LayerGradient> places(Adam& adam, std::vector<Floats>& own, int number) {
-            std::vector<LayerGradient> found;
-            const auto place = [&](size_t i) {
-                float* all = own.empty() ? adam.gradient(i) : own[i].data();
-                return all + number * adam.parameter(i).count / 2;
-            };
-            for (size_t i = 0; i + 1 < adam.size(); i += 2)
-                found.push_back({place(i), place(i + 1)});
-            return found;
         }
 
         SacUpdate& all;
@@ -296,14 +242,6 @@ class SacUpdate {
         const double loss = -static_cast<double>(*temperature_.parameter(0).value) * error;
         *temperature_.gradient(0) = static_cast<float>(-error);
         return careful_step(temperature_, loss, settings.temperature, "temperature");
-    }
-
-    void approach_targets(double tau) {
-        for (size_t i = 0; i < target_memory_.size(); ++i) {
-            const Memory& target = target_memory_[i];
-            kernels().approach(target.data, critic_adam_.parameter(i).value, target.count,
-                               static_cast<float>(tau));
-        }
     }
 
     Adam& actor_adam_;

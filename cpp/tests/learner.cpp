@@ -20,7 +20,9 @@
 #pragma GCC pop_options
 #endif
 #include "learner/on_policy.h"
+#include "learner/q_network.h"
 #include "learner/soft_actor_critic.h"
+#include "learner/twin_delayed.h"
 #include "tests/check.h"
 
 using namespace envfleet::learner;
@@ -207,6 +209,80 @@ std::vector<std::vector<float>> ppo(const Kernels& kernels, bool two_threads, bo
     return weights;
 }
 
+// The memory of a network that follows another.
+std::vector<Memory> followed(Network& network) {
+    std::vector<Memory> memory;
+    for (size_t i = 0; i < network.memory.size(); i += 4) {
+        memory.push_back({network.memory[i].data(), ptrdiff_t(network.memory[i].size())});
+    }
+    return memory;
+}
+
+// All weights after five updates of TD3; `rows` may leave nothing to the second half.
+std::vector<std::vector<float>> td3(const Kernels& kernels, bool two_threads, ptrdiff_t rows) {
+    generator.seed(5);
+    const ptrdiff_t features = 5, size = 2;
+    Network actor({features, 20, size}, 0, kernels), slow({features, 20, size}, 0, kernels);
+    Network critic({features + size, 20, 1}, 0, kernels, 2),
+        target({features + size, 20, 1}, 0, kernels, 2);
+    DelayedUpdate update(Perceptron(actor.layers, Activation::relu, std::nullopt, kernels),
+                         *actor.adam, {critic.layers, Activation::relu, std::nullopt}, *critic.adam,
+                         Perceptron(slow.layers, Activation::relu, std::nullopt, kernels),
+                         followed(slow), {target.layers, Activation::relu, std::nullopt},
+                         followed(target));
+    const auto observations = numbers(rows * features), next = numbers(rows * features);
+    const auto actions = numbers(rows * size), rewards = numbers(rows),
+               noise = numbers(rows * size);
+    const std::vector<float> discounts(rows, 0.99f), terminated(rows, 0.0f);
+    Pair pair(two_threads);
+    for (int i = 0; i < 5; ++i) {
+        const auto before = actor.memory;
+        DelayedMetrics metrics;
+        check(
+            !update.update<float>({observations.data(), next.data(), actions.data(), rewards.data(),
+                                   discounts.data(), terminated.data(), noise.data(), rows},
+                                  i % 2 == 1, {step, step, 0.01, 1}, pair, metrics));
+        check(std::isfinite(metrics.policy_loss) && metrics.value_loss > 0);
+        check((before == actor.memory) == (i % 2 == 0));
+    }
+    auto weights = actor.memory;
+    for (const Network* each : {&slow, &critic, &target}) {
+        weights.insert(weights.end(), each->memory.begin(), each->memory.end());
+    }
+    return weights;
+}
+
+// The same of DQN.
+std::vector<std::vector<float>> dqn(const Kernels& kernels, bool two_threads, ptrdiff_t rows) {
+    generator.seed(6);
+    const ptrdiff_t features = 5, choices = 3;
+    Network network({features, 20, choices}, 0, kernels),
+        target({features, 20, choices}, 0, kernels);
+    ChoiceUpdate update(
+        Perceptron(network.layers, Activation::tanh, std::nullopt, kernels), *network.adam,
+        Perceptron(target.layers, Activation::tanh, std::nullopt, kernels), followed(target));
+    const auto observations = numbers(rows * features), next = numbers(rows * features);
+    const auto rewards = numbers(rows), weights = numbers(rows);
+    std::vector<int32_t> done;
+    for (ptrdiff_t i = 0; i < rows; ++i) done.push_back(int32_t(between(0, choices - 1)));
+    const std::vector<float> discounts(rows, 0.99f), terminated(rows, 0.0f);
+    std::vector<float> errors(rows, std::nanf(""));
+    Pair pair(two_threads);
+    for (int i = 0; i < 4; ++i) {
+        ChoiceMetrics metrics;
+        check(!update.update<float>(
+            {observations.data(), next.data(), done.data(), rewards.data(), discounts.data(),
+             terminated.data(), i == 0 ? nullptr : weights.data(), errors.data(), rows},
+            {step, 0.01, 1, i % 2 == 0}, pair, metrics));
+        check(std::isfinite(metrics.loss) && std::isfinite(metrics.value));
+        for (const float error : errors) check(std::isfinite(error));
+    }
+    auto all = network.memory;
+    all.insert(all.end(), target.memory.begin(), target.memory.end());
+    all.push_back(errors);
+    return all;
+}
+
 std::vector<std::vector<float>> sac(const Kernels& kernels, bool two_threads) {
     generator.seed(4);
     const ptrdiff_t features = 5, size = 2, count = 100;
@@ -214,13 +290,10 @@ std::vector<std::vector<float>> sac(const Kernels& kernels, bool two_threads) {
     Network critic({features + size, 20, 1}, 0, kernels, 2),
         target({features + size, 20, 1}, 0, kernels, 2);
     Network temperature({}, 1, kernels);
-    std::vector<Memory> memory;
-    for (size_t i = 0; i < target.memory.size(); i += 4) {
-        memory.push_back({target.memory[i].data(), ptrdiff_t(target.memory[i].size())});
-    }
     SacUpdate update(Perceptron(actor.layers, Activation::relu, std::nullopt, kernels), *actor.adam,
                      {critic.layers, Activation::relu, std::nullopt}, *critic.adam,
-                     {target.layers, Activation::relu, std::nullopt}, memory, *temperature.adam);
+                     {target.layers, Activation::relu, std::nullopt}, followed(target),
+                     *temperature.adam);
     const auto observations = numbers(count * features), next = numbers(count * features);
     const auto actions = numbers(count * size), rewards = numbers(count),
                noise = numbers(2 * count * size);
@@ -252,6 +325,10 @@ int main() {
         check(ppo(kernels, false, false) == ppo(kernels, true, false));
         ppo(kernels, false, true);
         check(sac(kernels, false) == sac(kernels, true));
+        for (const ptrdiff_t rows : {40, 100}) {
+            check(td3(kernels, false, rows) == td3(kernels, true, rows));
+            check(dqn(kernels, false, rows) == dqn(kernels, true, rows));
+        }
     }
     bool refused = false;
     try {

@@ -125,3 +125,60 @@ class SoftActorCritic:
         reward_scale: float,
         two_threads: bool,
     ) -> _Outcome: ...
+
+class TwinDelayed:
+    def __init__(
+        self,
+        actor: Trainable,
+        critics: list[tuple[Any, Any, Any, Any]],
+        target_actor: list[Any],
+        targets: list[Any],
+        activation: str,
+        target_actor_statistics: tuple[Any, Any, Any, float] | None,
+        statistics: tuple[Any, Any, Any, float] | None,
+        target_statistics: tuple[Any, Any, Any, float] | None,
+    ) -> None: ...
+    def update(
+        self,
+        observations: npt.NDArray[np.float32 | np.float64],
+        actions: npt.NDArray[np.float32],
+        rewards: npt.NDArray[np.float32],
+        next_observations: npt.NDArray[np.float32 | np.float64],
+        discounts: npt.NDArray[np.float32],
+        terminated: npt.NDArray[np.float32],
+        noise: npt.NDArray[np.float32],
+        *,
+        actor: _Step,
+        critic: _Step,
+        tau: float,
+        reward_scale: float,
+        done: int,
+        delay: int,
+        two_threads: bool,
+    ) -> _Outcome: ...
+
+class QNetwork:
+    def __init__(
+        self,
+        network: Trainable,
+        target: list[Any],
+        target_statistics: tuple[Any, Any, Any, float] | None,
+    ) -> None: ...
+    def update(
+        self,
+        observations: npt.NDArray[np.float32 | np.float64],
+        choices: npt.NDArray[np.int32],
+        rewards: npt.NDArray[np.float32],
+        next_observations: npt.NDArray[np.float32 | np.float64],
+        discounts: npt.NDArray[np.float32],
+        terminated: npt.NDArray[np.float32],
+        weights: npt.NDArray[np.float32] | None,
+        errors: npt.NDArray[np.float32],
+        *,
+        updates: int,
+        step: _Step,
+        tau: float,
+        reward_scale: float,
+        is_double: bool,
+        two_threads: bool,
+    ) -> _Outcome: ...

@@ -21,11 +21,23 @@ from tiny_mdps import IDENTITY, IdentityEnv
 from torch import Tensor, nn
 
 from envfleet import make_vec
-from envfleet.train import SACConfig, TrainConfig, Transitions, begin, collect, preset, train
-from envfleet.train.algorithms import sac
+from envfleet.train import (
+    DQNConfig,
+    OffPolicyConfig,
+    SACConfig,
+    TrainConfig,
+    Transitions,
+    begin,
+    collect,
+    preset,
+    train,
+)
+from envfleet.train.algorithms import sac, td3
 from envfleet.train.algorithms.learner import Task, layout_of
+from envfleet.train.algorithms.off_policy import make_twin_critic
 from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS
 from envfleet.train.algorithms.sac import SAC
+from envfleet.train.algorithms.td3 import TD3
 from envfleet.train.folders.weights import load_module, load_tensors
 from envfleet.train.networks.distributions import is_continuous
 from envfleet.wrappers import BoundedAction
@@ -79,8 +91,10 @@ SHIPPED: dict[str, TrainConfig] = {
     **{f"{algo} for {env_id}": preset(env_id, algo) for env_id, algo in PRESETS},
 }
 """Every configuration that `preset` may give, by name."""
-OF_SAC = {name: config for name, config in SHIPPED.items() if isinstance(config, SACConfig)}
-ON_POLICY = {name: config for name, config in SHIPPED.items() if name not in OF_SAC}
+OFF_POLICY = {name: config for name, config in SHIPPED.items() if isinstance(config, OffPolicyConfig)}
+ON_POLICY = {name: config for name, config in SHIPPED.items() if name not in OFF_POLICY}
+OF_CRITICS = {name: config for name, config in OFF_POLICY.items() if not isinstance(config, DQNConfig)}
+"""Those of SAC and TD3, whose critics are asked about any action."""
 
 
 def actions_of(config: TrainConfig, steps: int, run: Path, **changes: Any) -> list[float]:
@@ -114,11 +128,13 @@ def test_two_phases_on_policy(name: str, discrete: bool, seed: int, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @SEEDS
-@pytest.mark.parametrize("name", OF_SAC)
-def test_two_phases_with_sac(name: str, seed: int, tmp_path: Path) -> None:
-    config = OF_SAC[name]
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_two_phases_off_policy(name: str, seed: int, tmp_path: Path) -> None:
+    config = OFF_POLICY[name]
+    kind = {"discrete": isinstance(config, DQNConfig)}
     # Long enough for targets of several steps to be learnt from, and to be forgotten.
-    first, second = actions_of(config, 4 * config.learning_starts, tmp_path / "run", seed=seed)
+    steps = max(4 * config.learning_starts, 8_000)
+    first, second = actions_of(config, steps, tmp_path / "run", seed=seed, env_kwargs=kind)
     assert first > 0.6
     assert second < -0.6
 
@@ -150,13 +166,19 @@ def test_what_is_seen_is_done(name: str, seed: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @SEEDS
-@pytest.mark.parametrize("name", OF_SAC)
-def test_what_is_seen_is_done_with_sac(name: str, seed: int, tmp_path: Path) -> None:
-    """Two numbers from -2 to 2 are to be repeated: the mean error, of 1 for always 0, becomes 0.15 at most."""
-    config = OF_SAC[name]
-    assert isinstance(config, SACConfig)
-    seen, done = seen_and_done(config, 2 * config.learning_starts, tmp_path / "run", "Box", seed)
-    assert np.abs(seen - done).mean() < 0.15
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_what_is_seen_is_done_off_policy(name: str, seed: int, tmp_path: Path) -> None:
+    """Two numbers from -2 to 2 are to be repeated: the mean error, of 1 for always 0, becomes 0.15 at most.
+
+    DQN: one of four actions is right.
+    """
+    config = OFF_POLICY[name]
+    kind, steps = "Discrete" if isinstance(config, DQNConfig) else "Box", max(2 * config.learning_starts, 8_000)
+    seen, done = seen_and_done(config, steps, tmp_path / "run", kind, seed)
+    if isinstance(config, DQNConfig):
+        assert np.mean(seen == done) > 0.97
+    else:
+        assert np.abs(seen - done).mean() < 0.15
 
 
 QUICK = {
@@ -165,23 +187,27 @@ QUICK = {
     "batch_size": 64,
     "actor_lr": 3e-3,
     "critic_lr": 3e-3,
-    "temperature_lr": 1e-2,
     "reward_scale": 1.0,
 }
-"""What lets SAC learn a small problem in seconds; how it explores and what its targets are stays as it is."""
+"""What lets SAC and TD3 learn a small problem in seconds; how it explores and what its targets are stays as it is."""
 
 
 @left_to_test_all(lambda given: given["seed"] > 0)
 @SEEDS
-def test_two_phases_with_sac_in_a_hurry(seed: int, tmp_path: Path) -> None:
-    first, second = actions_of(SHIPPED["sac's defaults"], 3_000, tmp_path / "run", seed=seed, **QUICK)
+@pytest.mark.parametrize("algo", ["sac", "td3", "dqn"])
+def test_two_phases_in_a_hurry(algo: str, seed: int, tmp_path: Path) -> None:
+    quick: dict[str, Any] = {**QUICK, **({"temperature_lr": 1e-2} if algo == "sac" else {})}
+    if algo == "dqn":
+        quick = {name: quick[name] for name in ("learning_starts", "hidden_sizes", "batch_size", "reward_scale")}
+        quick |= {"learning_rate": 3e-3, "env_kwargs": {"discrete": True}}
+    first, second = actions_of(SHIPPED[f"{algo}'s defaults"], 3_000, tmp_path / "run", seed=seed, **quick)
     assert first > 0.6
     assert second < -0.6
 
 
-def played(learner: SAC, env_id: str, rounds: int, progress: float) -> None:
+def played(learner: SAC | TD3, env_id: str, rounds: int, progress: float) -> None:
     """Let it act for so many steps of every environment, and learn if it may by now."""
-    config = learner._config
+    config = learner.config
     with make_vec(env_id, config.num_envs, "sync", vector_kwargs={"autoreset_mode": "SameStep"}) as envs:
         bounded = BoundedAction(envs)
         position = begin(bounded, config.seed)
@@ -191,22 +217,28 @@ def played(learner: SAC, env_id: str, rounds: int, progress: float) -> None:
             position = rollout.end
 
 
-@pytest.mark.parametrize("name", OF_SAC)
+@pytest.mark.parametrize("name", OF_CRITICS)
 def test_an_action_is_not_credited_with_its_successors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the reward is the action itself, so is the slope of the target; 3.9 times that with five noisy steps."""
     seen: list[tuple[Tensor, Tensor]] = []
-    loss = sac.critic_loss
+    module: Any = sac if isinstance(OF_CRITICS[name], SACConfig) else td3
+    loss = module.critic_loss
 
     def noting(critic: nn.Module, batch: Transitions, targets: Tensor) -> tuple[Tensor, Tensor]:
         seen.append((batch.actions.ravel(), targets))
-        return loss(critic, batch, targets)
+        found: tuple[Tensor, Tensor] = loss(critic, batch, targets)
+        return found
 
-    monkeypatch.setattr(sac, "critic_loss", noting)
+    monkeypatch.setattr(module, "critic_loss", noting)
     few = {"learning_starts": 4_000, "total_steps": 10_000, "updates_per_step": 1.0, "batch_size": 2_000}
-    config = dataclasses.replace(OF_SAC[name], env_id=SLOPE, learner="torch", **few)  # whose targets can be looked at
+    config = dataclasses.replace(
+        OF_CRITICS[name], env_id=SLOPE, learner="torch", **few
+    )  # whose targets can be looked at
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        learner = SAC(config, Task(ONE, ONE, config.num_envs, torch.device("cpu")))
+        learner: SAC | TD3 = {"sac": SAC, "td3": TD3}[config.algo](
+            config, Task(ONE, ONE, config.num_envs, torch.device("cpu"))
+        )
         # Nearly at the end of a run: what a critic learns wrong then, it keeps.
         played(learner, SLOPE, config.learning_starts // config.num_envs, progress=0.99)
     actions, targets = (torch.cat(parts).numpy() for parts in zip(*seen, strict=True))
@@ -222,11 +254,11 @@ def test_the_critic_of_a_parabola(seed: int, tmp_path: Path) -> None:
     """One state, and a reward of minus the square of the action: so is all that differs between values of actions."""
     defaults = SHIPPED["sac's defaults"]
     config = dataclasses.replace(
-        defaults, env_id=PARABOLA, backend="sync", total_steps=5_000, seed=seed, gamma=0.9, **QUICK
+        defaults, env_id=PARABOLA, backend="sync", total_steps=5_000, seed=seed, gamma=0.9, temperature_lr=1e-2, **QUICK
     )
     result = train(config, run_dir=tmp_path / "run", progress=False, loggers=())
     assert isinstance(config, SACConfig)
-    critic = sac.make_critic(Task(ONE, ONE, config.num_envs, torch.device("cpu")), layout_of(config))
+    critic = make_twin_critic(Task(ONE, ONE, config.num_envs, torch.device("cpu")), layout_of(config))
     load_module(critic, load_tensors(result.run_dir / "critic.safetensors", "critic weights")[0], "the critic")
     actions = torch.linspace(-0.9, 0.9, 37).unsqueeze(-1)
     with torch.no_grad():

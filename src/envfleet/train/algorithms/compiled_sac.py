@@ -15,15 +15,16 @@ from envfleet.train.algorithms.replay import Transitions
 from envfleet.train.config import SACConfig
 from envfleet.train.networks.compiled import (
     activation_of,
+    body_of,
     compiled_perceptron,
     numbers_for,
     statistics_of,
     trainable,
-    why_not_compiled,
+    why_no_updates,
     with_state,
 )
 from envfleet.train.networks.distributions import SquashedNormal
-from envfleet.train.networks.networks import Actor, Perceptron, TwinCritic
+from envfleet.train.networks.networks import Actor, TwinCritic
 from envfleet.train.observations import Array
 
 
@@ -51,12 +52,10 @@ class CompiledSAC:
         self._modules, self._optimizers = modules, optimizers
         self._target_entropy = target_entropy
         self._kernels = kernels
-        actor = modules["actor"]
-        assert isinstance(actor, Actor)
-        assert isinstance(actor.body, Perceptron)
-        self._encoder = actor.body.encoder
-        self._components = actor.distribution.outputs // 2
-        self._actor = compiled_perceptron(actor.body, kernels)
+        body = body_of(modules["actor"])
+        self._encoder = body.encoder
+        self._actor = compiled_perceptron(body, kernels)
+        self._components = self._actor.outputs // 2
         self._bound_to: tuple[int, ...] = ()
         self._update: _learner.SoftActorCritic
 
@@ -68,12 +67,7 @@ class CompiledSAC:
     @staticmethod
     def why_not(actor: Actor, critic: nn.Module) -> str | None:
         """Why compiled code cannot train these networks, as a part of a sentence; None if it can."""
-        reason = why_not_compiled(actor.body)
-        if reason is None and type(critic) is not TwinCritic:
-            reason = f"the critic is not envfleet's ({type(critic).__name__})"
-        if reason is None and type(actor.distribution) is not SquashedNormal:
-            reason = f"the distribution is not one of envfleet's ({type(actor.distribution).__name__})"
-        return reason
+        return why_no_updates(actor, SquashedNormal, critic)
 
     @property
     def kernels(self) -> str:
@@ -121,12 +115,11 @@ class CompiledSAC:
         modules = [*self._modules.values()]
         if addresses_of(modules, self._optimizers.values()) != self._bound_to:
             actor, critic, target = (self._modules[name] for name in ("actor", "critic", "target_critic"))
-            assert isinstance(actor, Actor)
             assert isinstance(critic, TwinCritic)
             assert isinstance(target, TwinCritic)
             (log_temperature,) = self._modules["temperature"].parameters()
             self._update = _learner.SoftActorCritic(
-                trainable(actor.body, [], self._optimizers["actor"], self._kernels),
+                trainable(body_of(actor), [], self._optimizers["actor"], self._kernels),
                 [with_state(each, self._optimizers["critic"]) for each in critic.layers.parameters()],
                 [each.detach() for each in target.layers.parameters()],
                 activation_of(critic.layers),

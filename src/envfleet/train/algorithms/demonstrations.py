@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Discrete
 
 from envfleet._optional import require
 from envfleet.train.actions import EnvActions
 from envfleet.train.algorithms.learner import Task
 from envfleet.train.algorithms.replay import ReplayBuffer
 from envfleet.train.collecting import Position, Rollout
-from envfleet.train.config import SACConfig
+from envfleet.train.config import OffPolicyConfig
 from envfleet.train.networks.distributions import action_shape
 from envfleet.train.observations import Observations, map_leaves, nested_like
 
 
-def load_demonstrations(config: SACConfig, task: Task) -> Any:
+def load_demonstrations(config: OffPolicyConfig, task: Task) -> Any:
     """The dataset that the configuration names, or None; one of another environment is refused."""
     if config.demonstrations is None:
         return None
     dataset = require("minari", "minari").load_dataset(config.demonstrations)
     for what, theirs, ours in (
         ("observations", dataset.observation_space, task.observation_space),
-        # Bounds are not compared: here, actions are in units where -1 to 1 spans them.
-        ("actions", action_shape(dataset.action_space), action_shape(task.action_space)),
+        ("actions", _kind(dataset.action_space), _kind(task.action_space)),
     ):
         if theirs != ours:
             raise ValueError(
@@ -36,6 +36,12 @@ def load_demonstrations(config: SACConfig, task: Task) -> Any:
                 f"{ours}. Give a dataset that was recorded with the same environment."
             )
     return dataset
+
+
+def _kind(actions: Space[Any]) -> Any:
+    """What two action spaces must have in common."""
+    # Bounds are not compared: here, actions are in units where -1 to 1 spans them.
+    return actions if isinstance(actions, Discrete) else action_shape(actions)
 
 
 def filled_replay(dataset: Any, capacity: int | None, seed: int) -> ReplayBuffer:

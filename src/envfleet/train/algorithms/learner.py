@@ -26,7 +26,7 @@ from envfleet.train.collecting import Policy, Rollout, Rows
 from envfleet.train.config import A2CConfig, PPOConfig, TrainConfig
 from envfleet.train.finite import all_finite, check_gradient, check_loss, first_exceeding
 from envfleet.train.networks.compiled_policy import CompiledPolicy, why_no_compiled_policy
-from envfleet.train.networks.distributions import distribution_for
+from envfleet.train.networks.distributions import ActionDistribution, distribution_for
 from envfleet.train.networks.encoders import orthogonal
 from envfleet.train.networks.memory import MemoryActor
 from envfleet.train.networks.modes import TrainingMode
@@ -159,7 +159,7 @@ class OnPolicyLearner(ABC, Generic[Config]):
     @classmethod
     def actor_for(cls, config: Config, task: Task) -> Actor:
         """The user's actor, or a perceptron as the configuration describes it."""
-        return make_actor(task, layout_of(config))
+        return make_actor(task, layout_of(config), initial_log_std=config.initial_log_std)
 
     def critic_for(self, config: Config, task: Task) -> Critic:
         """The user's critic, or a perceptron; a subclass may give one that shares layers with `self.actor`."""
@@ -395,24 +395,37 @@ def reward_scaling_for(config: TrainConfig, task: Task) -> RewardScaling:
     return RewardScaling(task.num_envs, config.gamma, config.reward_scale, normalize=config.normalize_rewards)
 
 
-def make_actor(task: Task, layout: Layout, *, squashed: bool = False) -> Actor:
-    """The user's actor, or a perceptron whose first policy is close to uniform; `squashed` keeps actions in bounds."""
-    distribution = distribution_for(task.action_space, squashed=squashed)
+def make_actor(
+    task: Task, layout: Layout, distribution: ActionDistribution | None = None, initial_log_std: float = 0.0
+) -> Actor:
+    """The user's actor, or a perceptron whose first outputs are close to 0.
+
+    Args:
+        task: what is to be learnt.
+        layout: of our perceptron.
+        distribution: what the outputs are for; by default the usual one for the actions.
+        initial_log_std: the logarithm of the deviation that actions begin with, where it is learnt beside the outputs.
+    """
+    distribution = distribution or distribution_for(task.action_space)
     outputs = distribution.network_outputs
     body = task.networks.actor if task.networks else Perceptron(task.observation_space, outputs, layout, last_gain=0.01)
-    return Actor(body, distribution).to(task.device).eval()
+    return Actor(body, distribution, initial_log_std).to(task.device).eval()
 
 
-def head_for(task: Task, features: int) -> Actor:
+def head_for(task: Task, features: int, initial_log_std: float = 0.0) -> Actor:
     """One layer from features [batch, features] to the policy, which is close to uniform at first."""
     distribution = distribution_for(task.action_space)
     outputs = distribution.outputs // 2 if distribution.learns_std else distribution.outputs
-    return Actor(orthogonal(nn.Linear(features, outputs), 0.01), distribution)
+    return Actor(orthogonal(nn.Linear(features, outputs), 0.01), distribution, initial_log_std)
 
 
 def make_critic(task: Task, layout: Layout) -> Critic:
     """The user's critic, or a perceptron with one output."""
-    body = task.networks.critic if task.networks else Perceptron(task.observation_space, 1, layout, last_gain=1.0)
+    body = (
+        task.networks.required_critic()
+        if task.networks
+        else Perceptron(task.observation_space, 1, layout, last_gain=1.0)
+    )
     return Critic(body).to(task.device).eval()
 
 

@@ -115,7 +115,7 @@ class MemoryLearner(ABC, Generic[Config]):
     def actor_for(cls, config: Config, task: Task) -> MemoryActor:
         """The memory, and a layer from its state to the policy."""
         size = config.hidden_sizes[-1]
-        actor = MemoryActor(cls.memory_for(config, task, size), head_for(task, size), size)
+        actor = MemoryActor(cls.memory_for(config, task, size), head_for(task, size, config.initial_log_std), size)
         return actor.to(task.device).eval()
 
     @torch.no_grad()

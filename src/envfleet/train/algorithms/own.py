@@ -13,6 +13,7 @@ from typing import Any, cast, get_args, get_origin
 
 from envfleet._references import named, variable_name
 from envfleet.train.algorithms.learner import Learner, OnPolicyLearner
+from envfleet.train.algorithms.off_policy import OffPolicyLearner
 from envfleet.train.algorithms.registry import algorithm_name, known_class, learner_class, note_class
 from envfleet.train.config import TrainConfig
 
@@ -119,7 +120,7 @@ def _config_of(learner: type[Any]) -> type[Any] | None:
     for parent in learner.__mro__:
         for base in vars(parent).get("__orig_bases__", ()):
             origin = get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, OnPolicyLearner) and get_args(base):
+            if isinstance(origin, type) and issubclass(origin, (OnPolicyLearner, OffPolicyLearner)) and get_args(base):
                 wanted = get_args(base)[0]
                 return wanted if isinstance(wanted, type) else None
     return None

@@ -22,6 +22,7 @@ import torch
 from gymnasium import Space
 from torch import Tensor
 
+from envfleet.train.algorithms.priorities import Priorities, check_priorities
 from envfleet.train.collecting import Rollout
 from envfleet.train.observations import Array, Observations, Tensors, map_leaves, nested_like, parts_of, to_tensors
 from envfleet.vector.runtime import generator_state
@@ -41,6 +42,9 @@ class Transitions:
         discounts: gamma to the power of their number, float32[n].
         terminated: whether the episode ended by itself, so that nothing follows, float32[n], 0 or 1. A time limit does
             not count: what would have followed is worth something.
+        weights: what each one's error is to be multiplied by, because some are likelier to be drawn than others,
+            float32[n]; None if all are drawn alike.
+        slots: where they are in the buffer, int64[n].
     """
 
     observations: Tensors
@@ -49,6 +53,8 @@ class Transitions:
     next_observations: Tensors
     discounts: Tensor
     terminated: Tensor
+    weights: Tensor | None = None
+    slots: Indices | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +79,19 @@ class ReplayBuffer:
         num_envs: how many environments there are.
         capacity: how many transitions are kept, `num_envs` or more.
         seed: fixes what is drawn.
+        priority_exponent: 0 draws all transitions alike. Else each one's chance is the size of its error, given to
+            `prioritize`, to this power; a new one is as likely as the likeliest so far.
     """
 
     def __init__(
-        self, observation_space: Space[Any], action_size: int, num_envs: int, capacity: int, seed: int
+        self,
+        observation_space: Space[Any],
+        action_size: int,
+        num_envs: int,
+        capacity: int,
+        seed: int,
+        *,
+        priority_exponent: float = 0.0,
     ) -> None:
         if capacity < num_envs:
             raise ValueError(f"buffer_size must be at least num_envs ({num_envs}), got {capacity}.")
@@ -90,6 +105,7 @@ class ReplayBuffer:
         self._loose = _Loose(observation_space, num_envs)
         self._latest = np.full(num_envs, -1, dtype=np.int64)
         """The slot whose next observation is what the environment shows now; -1 where an episode begins."""
+        self._priorities = Priorities(capacity, priority_exponent) if priority_exponent > 0 else None
         self._head = self._size = 0
         self._generator = np.random.default_rng(seed)
 
@@ -104,12 +120,19 @@ class ReplayBuffer:
             self._add_step(rollout, step, finals)
         self._loose.write(np.arange(len(self._latest)), rollout.end.observations)
 
-    def sample(self, size: int, device: torch.device, *, steps: int = 1, gamma: float = 1.0) -> Transitions:
-        """Draw `size` transitions, each equally likely, with replacement.
+    def sample(
+        self, size: int, device: torch.device, *, steps: int = 1, gamma: float = 1.0, correction: float = 0.0
+    ) -> Transitions:
+        """Draw `size` transitions, each equally likely unless there are priorities, with replacement.
 
-        Each is followed for up to `steps` steps: to the end of its episode, or as far as it is known.
+        Args:
+            size: how many.
+            device: where they are to be.
+            steps: each is followed for so many steps: to the end of its episode, or as far as it is known.
+            gamma: discount factor.
+            correction: how far `weights` make good for unequal chances: 1 entirely, 0 not at all.
         """
-        slots = self._generator.integers(self._size, size=size)
+        slots, weights = self._draw(size, correction)
         path = self._follow(slots, steps, gamma)
         late = np.flatnonzero(path.following >= self._capacity)
 
@@ -128,7 +151,27 @@ class ReplayBuffer:
             to_tensors(next_observations, device),
             torch.from_numpy(path.discounts).to(device),
             torch.from_numpy(path.terminated).to(device),
+            None if weights is None else torch.from_numpy(weights).to(device),
+            slots,
         )
+
+    @property
+    def has_priorities(self) -> bool:
+        """Whether some transitions are likelier to be drawn than others."""
+        return self._priorities is not None
+
+    def prioritize(self, slots: Indices, errors: npt.NDArray[np.floating[Any]]) -> None:
+        """Say how wrong the estimates were for the transitions that were drawn from these slots."""
+        if self._priorities is not None:
+            self._priorities.change(slots, errors)
+
+    def _draw(self, size: int, correction: float) -> tuple[Indices, npt.NDArray[np.float32] | None]:
+        """Slots, and what their errors are to be multiplied by."""
+        if self._priorities is None:
+            return self._generator.integers(self._size, size=size), None
+        slots = self._priorities.draw(size, self._generator)
+        weights = (self._size * self._priorities.chances(slots)) ** -correction
+        return slots, (weights / weights.max()).astype(np.float32)
 
     def _follow(self, slots: Indices, steps: int, gamma: float) -> _Path:
         path = _Path(
@@ -149,7 +192,11 @@ class ReplayBuffer:
     def tensors(self) -> dict[str, Tensor]:
         """All that is needed to go on exactly: what is stored, and where the generator stands."""
         counters = [self._head, self._size, self._loose.used, *self._loose.free]
+        largest = {}
+        if self._priorities is not None:
+            largest["largest_priority"] = torch.tensor(self._priorities.largest, dtype=torch.float64)
         return {
+            **largest,
             **{name: torch.from_numpy(array[:length]) for name, array, length in self._arrays()},
             "latest": torch.from_numpy(self._latest),
             "counters": torch.tensor(counters, dtype=torch.int64),
@@ -171,6 +218,8 @@ class ReplayBuffer:
         following, latest = tensors["next"].numpy(), tensors["latest"].numpy()
         capacity = self._saved_capacity(size, used, free, following, latest)
         self._check_places(capacity, head, size, used, free, following, latest)
+        if self._priorities is not None:
+            check_priorities(tensors["priorities"].numpy(), float(tensors["largest_priority"]))
         self._size = size
         self._loose.restore(used, free)
         # Oldest first, unless nothing has to move: then every draw finds the transition that it would have found.
@@ -188,6 +237,8 @@ class ReplayBuffer:
         self._next[:size][stored] = place[self._next[:size][stored]]
         self._latest[:] = -1
         self._latest[latest >= 0] = place[latest[latest >= 0]]
+        if self._priorities is not None:
+            self._priorities.restore(float(tensors["largest_priority"]))
         _set_generator_words(self._generator, tensors["generator"].numpy())
 
     def _saved_capacity(self, size: int, used: int, free: list[int], following: Indices, latest: Indices) -> int:
@@ -227,6 +278,8 @@ class ReplayBuffer:
         self._actions[slots] = rollout.actions[step].reshape(len(self._latest), -1)[envs]
         self._rewards[slots] = rollout.rewards[step][envs]
         self._terminated[slots] = rollout.terminated[step][envs]
+        if self._priorities is not None:
+            self._priorities.add(slots)
         self._head = (self._head + len(envs)) % self._capacity
         self._size = min(self._size + len(envs), self._capacity)
         for env in np.flatnonzero(rollout.done[step]).tolist():
@@ -264,6 +317,8 @@ class ReplayBuffer:
         yield "rewards", self._rewards, self._size
         yield "terminated", self._terminated, self._size
         yield "next", self._next, self._size
+        if self._priorities is not None:
+            yield "priorities", self._priorities.of_slots, self._size
 
 
 class _Loose:

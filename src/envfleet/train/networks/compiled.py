@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from envfleet import _learner
+from envfleet.train.networks.distributions import ActionDistribution
 from envfleet.train.networks.encoders import Encoder, VectorEncoder
-from envfleet.train.networks.networks import Perceptron
+from envfleet.train.networks.networks import Actor, Perceptron, TwinCritic
 from envfleet.train.observations import Array
 
 
@@ -27,6 +28,23 @@ def why_not_compiled(body: nn.Module) -> str | None:
     if any(parameter.device.type != "cpu" for parameter in body.parameters()):
         return "the networks are not on the CPU"
     return None
+
+
+def why_no_updates(actor: Actor, kind: type[ActionDistribution], critic: nn.Module | None = None) -> str | None:
+    """Why compiled code cannot train a policy of that kind, and a pair of critics with it; None if it can."""
+    reason = why_not_compiled(actor.body)
+    if reason is None and critic is not None and type(critic) is not TwinCritic:
+        reason = f"the critic is not envfleet's ({type(critic).__name__})"
+    if reason is None and type(actor.distribution) is not kind:
+        reason = f"the distribution is not one of envfleet's ({type(actor.distribution).__name__})"
+    return reason
+
+
+def body_of(actor: nn.Module) -> Perceptron:
+    """The perceptron of an actor that nothing speaks against."""
+    assert isinstance(actor, Actor)
+    assert isinstance(actor.body, Perceptron), why_not_compiled(actor.body)
+    return actor.body
 
 
 def compiled_perceptron(body: nn.Module, kernels: str | None = None) -> _learner.Perceptron:

@@ -292,14 +292,11 @@ class Joint(ActionDistribution):
 
 def distribution_for(space: Space[Any], *, squashed: bool = False) -> ActionDistribution:
     """The distribution for actions of `space`; `squashed` picks SquashedNormal, which takes continuous actions only."""
-    leaves = [leaf for _, leaf in named_leaves(space)]
     if squashed:
-        if not leaves or not all(map(is_continuous, leaves)):
-            kinds = "a Box of floats, or Dict and Tuple of such"
-            raise TypeError(f"SAC needs continuous actions ({kinds}), got {space}; use A2C or PPO.")
+        check_continuous(space, "SAC")
         return SquashedNormal(action_shape(space))
     if is_nested(space):
-        return Joint(leaves)
+        return Joint([leaf for _, leaf in named_leaves(space)])
     if isinstance(space, spaces.Box) and is_continuous(space):
         return DiagonalNormal(space.shape)
     if isinstance(space, spaces.Discrete):
@@ -312,6 +309,15 @@ def distribution_for(space: Space[Any], *, squashed: bool = False) -> ActionDist
         f"Actions must be Discrete, MultiDiscrete, MultiBinary or a Box of floats, alone or nested in Dict and Tuple, "
         f"got {space}; wrap the environment so that its actions are one of these."
     )
+
+
+def check_continuous(space: Space[Any], algorithm: str) -> None:
+    """Refuse actions that an algorithm for continuous ones cannot take."""
+    leaves = [leaf for _, leaf in named_leaves(space)]
+    if not leaves or not all(map(is_continuous, leaves)):
+        kinds = "a Box of floats, or Dict and Tuple of such"
+        others = "DQN, A2C or PPO" if isinstance(space, spaces.Discrete) else "A2C or PPO"
+        raise TypeError(f"{algorithm} needs continuous actions ({kinds}), got {space}; use {others}.")
 
 
 def is_continuous(space: Space[Any]) -> bool:

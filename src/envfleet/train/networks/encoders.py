@@ -107,7 +107,7 @@ class OneHotEncoder(Encoder):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Float32 [batch, features]."""
-        numbers = observations.reshape(len(observations), -1).long() - self.start
+        numbers = observations.reshape(observations.shape[0], -1).long() - self.start
         rows = [functional.one_hot(column, n) for column, n in zip(numbers.unbind(-1), self._sizes, strict=True)]
         return torch.cat(rows, -1).float()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -40,14 +40,29 @@ class Networks:
     Attributes:
         actor: from a batch of observations (a tensor [batch, ...] in the space's dtype, or a dict or tuple of them) to
             the numbers the action distribution needs, [batch, n]: one a choice for discrete actions, the means for Box
-            with A2C and PPO (their deviations are learnt beside it), means and log deviations (2n) for SAC. For Dict
-            and Tuple actions those of all parts, in the order of the space.
-        critic: from observations to values [batch] or [batch, 1]. For SAC it is called with observations and actions
-            [batch, n] and gives two estimates, [batch, 2].
+            with A2C and PPO (their deviations are learnt beside it), means and log deviations (2n) for SAC, the numbers
+            that tanh turns into actions (n) for TD3, the value of each choice for DQN. For Dict and Tuple actions those
+            of all parts, in the order of the space.
+        critic: from observations to values [batch] or [batch, 1]. For SAC and TD3 it is called with observations and
+            actions [batch, n] and gives two estimates, [batch, 2]. DQN has none.
     """
 
     actor: nn.Module
-    critic: nn.Module
+    critic: nn.Module | None = None
+
+    def required_critic(self) -> nn.Module:
+        """The critic, for an algorithm that has one."""
+        if self.critic is None:
+            raise TypeError("This algorithm needs a critic too: networks=Networks(actor=..., critic=...).")
+        return self.critic
+
+
+def hidden_layers(sizes: Sequence[int], activation: str) -> list[nn.Module]:
+    """Fully connected layers from each width to the next, an activation function after each."""
+    layers: list[nn.Module] = []
+    for inputs, width in pairwise(sizes):
+        layers += [orthogonal(nn.Linear(inputs, width)), ACTIVATIONS[activation]()]
+    return layers
 
 
 class Perceptron(nn.Module):
@@ -57,15 +72,40 @@ class Perceptron(nn.Module):
         super().__init__()
         self.encoder = encoder(space, normalize=layout.normalize)
         sizes = [self.encoder.features, *layout.hidden]
-        layers: list[nn.Module] = []
-        for inputs, width in pairwise(sizes):
-            layers += [orthogonal(nn.Linear(inputs, width)), ACTIVATIONS[layout.activation]()]
+        layers = hidden_layers(sizes, layout.activation)
         self.layers = nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], outputs), last_gain))
 
     def forward(self, observations: Tensors) -> Tensor:
         """Outputs [batch, outputs]."""
         outputs: Tensor = self.layers(self.encoder(observations))
         return outputs
+
+
+class DuelingPerceptron(nn.Module):
+    """An encoder and two perceptrons after it: the value of a state, and what each choice adds to the mean of all.
+
+    The last hidden layer of each is its own; the layers before it are shared.
+    """
+
+    def __init__(self, space: Space[Any], choices: int, layout: Layout, last_gain: float) -> None:
+        super().__init__()
+        self.encoder = encoder(space, normalize=layout.normalize)
+        sizes = [self.encoder.features, *layout.hidden]
+        self._shared = nn.Sequential(*hidden_layers(sizes[:-1], layout.activation))
+        own = sizes[-2:] if layout.hidden else sizes
+
+        def stream(outputs: int) -> nn.Module:
+            last = orthogonal(nn.Linear(sizes[-1], outputs), last_gain)
+            return nn.Sequential(*hidden_layers(own, layout.activation), last)
+
+        self._value, self._advantages = stream(1), stream(choices)
+
+    def forward(self, observations: Tensors) -> Tensor:
+        """The value of every choice, [batch, choices]."""
+        shared = self._shared(self.encoder(observations))
+        advantages: Tensor = self._advantages(shared)
+        values: Tensor = self._value(shared) + advantages - advantages.mean(-1, keepdim=True)
+        return values
 
 
 class Actor(nn.Module):
@@ -95,7 +135,7 @@ class Actor(nn.Module):
             )
         if self.log_std is None:
             return outputs
-        return torch.cat([outputs, self.log_std.expand(len(outputs), -1)], -1)
+        return torch.cat([outputs, self.log_std.expand(outputs.shape[0], -1)], -1)
 
 
 class Critic(nn.Module):

@@ -17,12 +17,14 @@ from torch import Tensor, nn
 from envfleet import _learner
 from envfleet.errors import NonFiniteError
 from envfleet.train import Networks
-from envfleet.train.algorithms import a2c, compiled, ppo, sac
+from envfleet.train.algorithms import a2c, compiled, dqn, ppo, sac, td3
 from envfleet.train.algorithms.compiled import CompiledA2C, CompiledPPO, CompiledUpdate
+from envfleet.train.algorithms.compiled_dqn import CompiledDQN
 from envfleet.train.algorithms.compiled_sac import CompiledSAC
+from envfleet.train.algorithms.compiled_td3 import CompiledTD3
 from envfleet.train.algorithms.learner import Batch, OnPolicyLearner, Task, critic_loss, normalized
 from envfleet.train.algorithms.replay import Transitions
-from envfleet.train.config import A2CConfig, PPOConfig, SACConfig
+from envfleet.train.config import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config
 from envfleet.train.networks.networks import observe
 
 CPU = torch.device("cpu")
@@ -44,8 +46,10 @@ def seeded() -> None:
 
 def learner_of(algo: str, actions: Space[Any], features: int = 6, **changes: Any) -> Any:
     """A learner that torch computes, with statistics of observations that are not those of a standard normal."""
-    config: Any = {"a2c": A2CConfig, "ppo": PPOConfig, "sac": SACConfig}[algo]
-    made = {"a2c": a2c.A2C, "ppo": ppo.PPO, "sac": sac.SAC}[algo](
+    configs = {"a2c": A2CConfig, "ppo": PPOConfig, "sac": SACConfig, "td3": TD3Config, "dqn": DQNConfig}
+    classes: dict[str, Any] = {"a2c": a2c.A2C, "ppo": ppo.PPO, "sac": sac.SAC, "td3": td3.TD3, "dqn": dqn.DQN}
+    config: Any = configs[algo]
+    made = classes[algo](
         config("CartPole-v1", **{"learner": "torch", "normalize_observations": True, **changes}),
         Task(spaces.Box(-9, 9, (features,)), actions, 2, CPU),
     )
@@ -101,6 +105,20 @@ def assert_close(ours: dict[str, Tensor], exact: dict[str, Tensor], relative: fl
     for name, gradient in exact.items():
         off = (ours[name].double() - gradient.double()).abs().max().item()
         assert off <= relative * gradient.abs().max().item() + 1e-12, (name, off, gradient.abs().max().item())
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo"])
+def test_both_learners_begin_with_the_deviation_asked_for(algo: str) -> None:
+    makers = {"a2c": a2c.A2C, "ppo": ppo.PPO}
+    config: Any = {"a2c": A2CConfig, "ppo": PPOConfig}[algo]
+    task = Task(spaces.Box(-9, 9, (6,)), ACTIONS["box"], 2, CPU)
+    for learner in ("torch", "compiled"):
+        made = makers[algo](config("unused", learner=learner, initial_log_std=-1.5, hidden_sizes=(8,)), task)
+        assert made.plan.startswith("compiled code") == (learner == "compiled")
+        assert made.actor.log_std is not None
+        assert made.actor.log_std.tolist() == [-1.5, -1.5]
+        actions = np.stack([made.act(np.zeros((2, 6), np.float32)) for _ in range(500)])
+        assert actions.std() == pytest.approx(np.exp(-1.5), rel=0.15)
 
 
 class Exact(nn.Module):
@@ -205,7 +223,7 @@ def test_gradients_of_sac_are_those_of_autograd(
     optimizers = learner.optimizers
     for optimizer in optimizers.values():
         optimizer.param_groups[0]["lr"] = 0.0  # so that the actor's loss sees the critics as they were
-    made = CompiledSAC(learner._config, learner.modules, optimizers, -3.0, kernels)
+    made = CompiledSAC(learner.config, learner.modules, optimizers, -3.0, kernels)
     torch.manual_seed(5)
     metrics = made.updates(batch, 1, 0.5).tolist()
     torch.manual_seed(5)
@@ -222,6 +240,60 @@ def test_gradients_of_sac_are_those_of_autograd(
         assert_close(ours, exact_gradients(exact[name], loss))
     expected = [policy_loss, value_loss, -log_prob, temperature, value]
     assert metrics == pytest.approx([each.item() for each in expected], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize(("hidden", "activation"), LAYOUTS)
+@pytest.mark.parametrize("rows", [1, 64, 100, 130])
+def test_gradients_of_td3_are_those_of_autograd(
+    hidden: tuple[int, ...], activation: Any, rows: int, kernels: str
+) -> None:
+    learner = learner_of("td3", spaces.Box(-1, 1, (3,)), hidden_sizes=hidden, activation=activation)
+    stirred(*learner.modules.values())
+    exact = {name: exact_copy(module) for name, module in learner.modules.items()}
+    batch = transitions_for(rows, 6, 3)
+    for optimizer in learner.optimizers.values():
+        optimizer.param_groups[0]["lr"] = 0.0  # so that the actor's loss sees the critics as they were
+    made = CompiledTD3(learner.config, learner.modules, learner.optimizers, kernels)
+    torch.manual_seed(5)
+    metrics = made.updates(batch, 1, 0.5, done=1).tolist()
+    torch.manual_seed(5)
+    noise = (0.2 * torch.randn(rows, 3)).clamp(-0.5, 0.5).double()
+    double = doubled(batch)
+    targets = td3.critic_targets(exact["target_actor"], exact["target_critic"], double, noise, 0.5)
+    value_loss, value = td3.critic_loss(exact["critic"], double, targets)
+    policy_loss = td3.actor_loss(exact["actor"], exact["critic"], double)
+    for name, loss in (("critic", value_loss), ("actor", policy_loss)):
+        ours = first_gradients(learner.modules[name], learner.optimizers[name])
+        assert_close(ours, exact_gradients(exact[name], loss))
+    assert metrics == pytest.approx([2 * policy_loss.item(), value_loss.item(), value.item()], rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("kernels", KERNELS)
+@pytest.mark.parametrize(("hidden", "activation"), LAYOUTS)
+@pytest.mark.parametrize(("rows", "double", "weighted"), [(1, True, False), (64, False, True), (130, True, True)])
+def test_gradients_of_dqn_are_those_of_autograd(
+    hidden: tuple[int, ...], activation: Any, rows: int, double: bool, weighted: bool, kernels: str
+) -> None:
+    learner = learner_of("dqn", ACTIONS["discrete"], hidden_sizes=hidden, activation=activation, double=double)
+    stirred(*learner.modules.values())
+    exact = {name: exact_copy(module) for name, module in learner.modules.items()}
+    batch = choices_for(rows, weighted)
+    made = CompiledDQN(learner.config, learner.modules, learner.optimizers["actor"], kernels)
+    metrics = made.updates(batch, 1, 2.0).tolist()
+    precise = doubled(batch)
+    targets = dqn.value_targets(exact["actor"], exact["target_actor"], precise, 2.0, double=double)
+    loss, errors, value = dqn.value_loss(exact["actor"], precise, targets)
+    ours = first_gradients(learner.actor, learner.optimizers["actor"])
+    assert_close(ours, exact_gradients(exact["actor"], loss))
+    assert metrics == pytest.approx([loss.item(), value.item()], rel=1e-5, abs=1e-6)
+    np.testing.assert_allclose(made.errors, errors.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def choices_for(rows: int, weighted: bool = False) -> Transitions:
+    """Transitions of `ACTIONS["discrete"]`."""
+    made = replace(transitions_for(rows, 6, 1), actions=torch.randint(2, 7, (rows, 1)).float())
+    return replace(made, weights=torch.rand(rows) if weighted else None)
 
 
 def torch_updates(learner: Any, batch: Batch, count: int) -> list[dict[str, float]]:
@@ -278,17 +350,68 @@ def test_thousands_of_steps_of_sac_end_where_torchs_end() -> None:
     torch.manual_seed(1)
     expected = torch.zeros(5)
     for first in range(0, 16 * count, 16):
-        expected += theirs._update(
-            replace(drawn, **{name: each[first : first + 16] for name, each in vars(drawn).items()})
+        expected += theirs.update(
+            replace(drawn, **{name: each[first : first + 16] for name, each in vars(drawn).items() if each is not None})
         )
     state = torch.get_rng_state()
     torch.manual_seed(1)
-    made = CompiledSAC(ours._config, ours.modules, ours.optimizers, ours._target_entropy)
+    made = CompiledSAC(ours.config, ours.modules, ours.optimizers, ours._target_entropy)
     metrics = made.updates(drawn, count, ours._rewards.factor)
     assert torch.equal(torch.get_rng_state(), state)
     assert (weights_of(ours) - weights_of(theirs)).abs().max() < 1e-3
     assert (weights_of(ours) - before).abs().max() > 0.05
     assert (metrics / count).tolist() == pytest.approx((expected / count).tolist(), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("algo", ["td3", "dqn"])
+def test_many_updates_are_torchs(algo: str) -> None:
+    """Also in halves: the actor of TD3 has its turn when it would have had it."""
+    actions = spaces.Box(-1, 1, (2,)) if algo == "td3" else ACTIONS["discrete"]
+    ours = learner_of(algo, actions, hidden_sizes=(16, 16), max_grad_norm=0.5, learner="auto")
+    theirs, before = copy.deepcopy(ours), weights_of(ours)
+    assert ours.plan.startswith("compiled")
+    count = 301
+    drawn = transitions_for(16 * count, 6, 2) if algo == "td3" else choices_for(16 * count)
+
+    def part(first: int, last: int) -> Transitions:
+        rows = {name: each for name, each in vars(drawn).items() if each is not None}
+        return replace(drawn, **{name: each[16 * first : 16 * last] for name, each in rows.items()})
+
+    torch.manual_seed(1)
+    expected = sum(theirs.update(part(at, at + 1)) for at in range(count))
+    state = torch.get_rng_state()
+    torch.manual_seed(1)
+    metrics = ours.compiled_update(part(0, 101), 101) + ours.compiled_update(part(101, count), 200)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (weights_of(ours) - weights_of(theirs)).abs().max() < 1e-3
+    assert (weights_of(ours) - before).abs().max() > 0.03
+    assert (metrics / count).tolist() == pytest.approx((expected / count).tolist(), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("algo", ["td3", "dqn"])
+def test_td3_and_dqn_give_the_same_bits_in_one_thread_or_two(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = learner_of(algo, spaces.Box(-1, 1, (2,)) if algo == "td3" else ACTIONS["discrete"], learner="auto")
+    drawn = transitions_for(400, 6, 2) if algo == "td3" else choices_for(400, weighted=True)
+    outcomes = []
+    for learner, threads in zip([first, *(copy.deepcopy(first) for _ in range(2))], (1, 2, 2), strict=True):
+        name = f"envfleet.train.algorithms.compiled_{algo}.two_threads"
+        monkeypatch.setattr(name, lambda threads=threads: threads == 2)
+        torch.manual_seed(2)
+        outcomes.append((learner.compiled_update(drawn, 4).tolist(), memory_of(learner)))
+    for metrics, memory in outcomes[1:]:
+        assert metrics == outcomes[0][0]
+        assert all(map(torch.equal, memory, outcomes[0][1]))
+
+
+@pytest.mark.parametrize(("algo", "what"), [("td3", "critic loss"), ("dqn", "actor loss")])
+def test_td3_and_dqn_refuse_what_is_not_finite(algo: str, what: str) -> None:
+    learner = learner_of(algo, spaces.Box(-1, 1, (2,)) if algo == "td3" else ACTIONS["discrete"], learner="auto")
+    batch = transitions_for(32, 6, 2) if algo == "td3" else choices_for(32)
+    batch.rewards[7] = float("nan")
+    before = weights_of(learner)
+    with pytest.raises(NonFiniteError, match=what):
+        learner.compiled_update(batch, 1)
+    assert torch.equal(weights_of(learner), before)
 
 
 @pytest.mark.parametrize("algo", ["a2c", "ppo"])
@@ -313,7 +436,7 @@ def test_sac_gives_the_same_bits_in_one_thread_or_two(monkeypatch: pytest.Monkey
     for learner, threads in zip([first, *(copy.deepcopy(first) for _ in range(2))], (1, 2, 2), strict=True):
         monkeypatch.setattr("envfleet.train.algorithms.compiled_sac.two_threads", lambda threads=threads: threads == 2)
         torch.manual_seed(2)
-        made = CompiledSAC(learner._config, learner.modules, learner.optimizers, -2.0)
+        made = CompiledSAC(learner.config, learner.modules, learner.optimizers, -2.0)
         outcomes.append((made.updates(drawn, 4, 1.0).tolist(), memory_of(learner)))
     for metrics, memory in outcomes[1:]:
         assert metrics == outcomes[0][0]
@@ -369,7 +492,7 @@ def test_sac_notices_what_is_not_finite_before_a_weight_moves() -> None:
     drawn = transitions_for(64, 6, 2)
     drawn.rewards[5] = float("inf")
     before = weights_of(learner)
-    made = CompiledSAC(learner._config, learner.modules, learner.optimizers, -2.0)
+    made = CompiledSAC(learner.config, learner.modules, learner.optimizers, -2.0)
     with pytest.raises(NonFiniteError, match="critic loss is inf") as raised:
         made.updates(drawn, 1, 1.0)
     assert raised.value.quantity == "critic loss"
@@ -454,6 +577,12 @@ def test_the_plan_says_what_computes_the_updates() -> None:
     best = KERNELS[-1]
     assert a2c.A2C(A2CConfig("x"), task).plan == f"compiled code ({best})"
     assert sac.SAC(SACConfig("x"), task).plan == f"compiled code ({best})"
+    assert td3.TD3(TD3Config("x"), task).plan == f"compiled code ({best})"
+    choices = Task(spaces.Box(-9, 9, (6,)), spaces.Discrete(3), 2, CPU)
+    assert dqn.DQN(DQNConfig("x"), choices).plan == f"compiled code ({best})"
+    assert dqn.DQN(DQNConfig("x", dueling=True), choices).plan == "torch: it does not take the dueling network"
+    with pytest.raises(ValueError, match="learner='compiled' is not possible: it does not take the dueling network"):
+        dqn.DQN(DQNConfig("x", dueling=True, learner="compiled"), choices)
     assert ppo.PPO(PPOConfig("x", learner="torch"), task).plan == "torch: as told"
     images = Task(spaces.Box(0, 255, (40, 40, 3), np.uint8), spaces.Discrete(2), 2, CPU)
     assert ppo.PPO(PPOConfig("x"), images).plan == "torch: observations are no vectors of numbers"

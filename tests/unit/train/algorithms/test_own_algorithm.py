@@ -117,26 +117,28 @@ class TestAlgorithm:
         monkeypatch.setenv("COLUMNS", "200")
         assert main(["train", "--algo", "reinforce", "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "{a2c,ppo,sac,reinforce}" in text
+        assert "{a2c,ppo,sac,td3,dqn,reinforce}" in text
         assert "what the advantages are multiplied by" in text
         assert "--undescribed INT" in text
-        assert "the settings of reinforce; for the others add --algo a2c, --algo ppo or --algo sac." in text
+        others = "--algo a2c, --algo ppo, --algo sac, --algo td3 or --algo dqn"
+        assert f"the settings of reinforce; for the others add {others}." in text
         assert main(["train", "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "for the others add --algo ppo, --algo sac or --algo reinforce." in text
+        assert "for the others add --algo a2c, --algo sac, --algo td3, --algo dqn or --algo reinforce." in text
 
     def test_without_it_its_runs_are_refused_with_the_reason(
         self, trained: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delitem(ALGORITHMS, "reinforce")
-        with pytest.raises(DamagedRunError, match=r"one of a2c, ppo, sac, got 'reinforce'; .* register_algorithm\(\)"):
+        said = r"one of a2c, ppo, sac, td3, dqn, got 'reinforce'; .* register_algorithm\(\)"
+        with pytest.raises(DamagedRunError, match=said):
             load_agent(trained)
-        with pytest.raises(TypeError, match="needs an A2CConfig, a PPOConfig or a SACConfig, got ReinforceConfig"):
+        with pytest.raises(TypeError, match=r"needs an A2CConfig, .* or a DQNConfig, got ReinforceConfig"):
             train(CONFIG, progress=False)
 
     def test_registering_it_again_replaces_it(self) -> None:
         register_algorithm(ReinforceConfig, Reinforce)
-        assert list(ALGORITHMS) == ["a2c", "ppo", "sac", "reinforce"]
+        assert list(ALGORITHMS) == ["a2c", "ppo", "sac", "td3", "dqn", "reinforce"]
 
     def test_names_that_are_taken_or_no_names(self) -> None:
         @dataclass(frozen=True, kw_only=True)

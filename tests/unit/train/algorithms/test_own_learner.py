@@ -21,21 +21,54 @@ from torch.nn import functional
 from envfleet.cli import main
 from envfleet.train import (
     A2CConfig,
+    Actor,
     Batch,
+    DQNConfig,
+    OffPolicyLearner,
     OnPolicyLearner,
     PPOConfig,
     SACConfig,
     TrainConfig,
+    Transitions,
     evaluate,
     gradient_step,
     load_agent,
+    make_optimizer,
     register_algorithm,
     resume,
     train,
 )
+from envfleet.train.algorithms.dqn import DQN
 from envfleet.train.algorithms.ppo import PPO
 from envfleet.train.algorithms.registry import _SEEN, ALGORITHMS, learner_class
 from envfleet.train.judging.curves import group_runs, load_run
+
+
+class Hoarder(OffPolicyLearner[DQNConfig]):
+    """Learns the value of each choice one step ahead, without a target network."""
+
+    metrics = ("critic_loss",)
+
+    def __init__(self, config: DQNConfig, task: Any) -> None:
+        super().__init__(config, task)
+        self.assemble({"actor": self.actor}, {}, {"actor": make_optimizer(self.actor, 1e-3)})
+
+    @classmethod
+    def actor_for(cls, config: DQNConfig, task: Any) -> Actor:
+        return DQN.actor_for(config, task)
+
+    def act(self, observations: Any, env_ids: Any = None) -> Any:
+        with torch.no_grad():
+            return self.as_actions(self.actor.distribution.sample(self.outputs(observations)))
+
+    def update(self, batch: Transitions) -> torch.Tensor:
+        rewards = self.reward_factor * batch.rewards
+        loss = functional.mse_loss(self.actor(batch.observations).gather(-1, batch.actions.long() - 2)[:, 0], rewards)
+        gradient_step(loss, self.optimizers["actor"])
+        return loss.detach().reshape(1)
+
+    def step_size_of(self, optimizer: str) -> float:
+        return 2e-3
 
 
 class Timid(OnPolicyLearner[PPOConfig]):
@@ -182,6 +215,15 @@ class TestRefusals:
             with pytest.raises(TypeError, match=error):
                 train(CONFIGS["ppo"], learner=given, run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
+
+    def test_one_with_a_replay_buffer_goes_on_exactly(self, tmp_path: Path) -> None:
+        whole, run = tmp_path / "whole", tmp_path / "run"
+        train(CONFIGS["dqn"], learner=Hoarder, run_dir=whole, progress=False)
+        train(CONFIGS["dqn"], learner=Hoarder, run_dir=run, callback=stop_at([9 * ROLLOUT]), progress=False)
+        assert resume(run, learner=Hoarder, progress=False).finished
+        np.testing.assert_equal(outcome(run), outcome(whole))
+        with pytest.raises(TypeError, match="Hoarder learns with a DQNConfig, got a SACConfig"):
+            train(CONFIGS["sac"], learner=Hoarder, run_dir=tmp_path / "other", progress=False)
 
     def test_another_kind_of_configuration(self, tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="Timid learns with a PPOConfig, got a SACConfig"):
