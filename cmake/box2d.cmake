@@ -1,11 +1,15 @@
 # Box2D, compiled from the sources that Gymnasium's Python package is made of: another version gives other numbers.
-# They are downloaded into the build folder. Where that fails, everything else is built without them.
+# They come from third_party, where the source distribution has them, or are downloaded into the build folder. Where that
+# fails, everything else is built without them, unless ENVFLEET_NEEDS_BOX2D says that this is no use.
+option(ENVFLEET_NEEDS_BOX2D "Fail where the sources of Box2D cannot be had" OFF)
 set(BOX2D_SOURCES "${CMAKE_BINARY_DIR}/box2d-py-2.3.8")
 execute_process(
   COMMAND "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/fetch_box2d.py" "${BOX2D_SOURCES}"
   RESULT_VARIABLE box2d_failed
   ERROR_VARIABLE box2d_error)
-if(box2d_failed)
+if(box2d_failed AND ENVFLEET_NEEDS_BOX2D)
+  message(FATAL_ERROR "The sources of Box2D cannot be had.\n${box2d_error}")
+elseif(box2d_failed)
   message(WARNING
     "envfleet is built without native LunarLander and BipedalWalker: the sources of Box2D could not be downloaded "
     "with pip. Everything else works. To get them, install again where pip finds box2d-py==2.3.8.\n${box2d_error}")

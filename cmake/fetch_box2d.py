@@ -1,4 +1,8 @@
-"""Downloads and unpacks the source distribution that holds Box2D's C++ sources. Runs none of its code.
+"""Unpacks the source distribution that holds Box2D's C++ sources, downloaded if it is not here. Runs none of its code.
+
+python fetch_box2d.py TARGET     leaves the sources in the folder TARGET
+python fetch_box2d.py --archive  leaves the archive itself in third_party, where envfleet's source distribution takes it
+                                 along; from then on nothing is downloaded
 
 pip does the download, so that its configured index, proxy and certificates apply, and checks the hash. It insists on
 asking a source distribution for its name and version, for which this one's setup script would run; a stand-in for
@@ -7,7 +11,9 @@ setuptools answers instead.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +22,7 @@ from pathlib import Path
 
 NAME, VERSION = "box2d-py", "2.3.8"
 SHA256 = "bdacfbbc56079bb317548efe49d3d5a86646885cc27f4a2ee97e4b2960921ab7"
+KEPT = Path(__file__).parents[1] / "third_party" / f"{NAME}-{VERSION}.tar.gz"
 
 BACKEND = f'''
 from pathlib import Path
@@ -43,8 +50,26 @@ def main(target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         folder = Path(name)
-        unpack(download(folder), folder / "sources")
+        unpack(kept() or download(folder), folder / "sources")
         (folder / "sources" / f"{NAME}-{VERSION}").rename(target)
+
+
+def keep() -> None:
+    """Leaves the archive in third_party."""
+    if kept() is None:
+        KEPT.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory() as name:
+            shutil.move(download(Path(name)), KEPT)
+
+
+def kept() -> Path | None:
+    """The archive in third_party, if there is one; its hash is checked as pip would."""
+    if not KEPT.exists():
+        return None
+    found = hashlib.sha256(KEPT.read_bytes()).hexdigest()
+    if found != SHA256:
+        raise ValueError(f"{KEPT} has the SHA-256 hash {found}, expected {SHA256}: remove it to have it downloaded.")
+    return KEPT
 
 
 def download(folder: Path) -> Path:
@@ -81,7 +106,10 @@ def unpack(archive: Path, folder: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]))
+        if sys.argv[1] == "--archive":
+            keep()
+        else:
+            main(Path(sys.argv[1]))
     except subprocess.SubprocessError:
         sys.exit(f"pip could not download {NAME}=={VERSION}.")
     except (OSError, ValueError, tarfile.TarError) as error:

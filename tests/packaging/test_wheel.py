@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -41,16 +42,18 @@ class Wheel:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """As built where pip has an index."""
-    return build(tmp_path_factory.mktemp("whole"), {})
+    return build(ROOT, tmp_path_factory.mktemp("whole"), {})
 
 
 @pytest.fixture(scope="module")
 def without_box2d(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
-    """As built where pip has none."""
+    """As built where pip has none, and nobody has left the archive of Box2D's sources."""
     folder = tmp_path_factory.mktemp("without")
+    ours = shutil.ignore_patterns(".*", "build", "dist", "third_party")
+    sources = shutil.copytree(ROOT, folder / "sources", ignore=ours)
     (folder / "nothing").mkdir()
     nowhere = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "nothing")}
-    return build(folder, nowhere)
+    return build(sources, folder, nowhere)
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,9 @@ def python(without_box2d: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder / "bin" / "python"
 
 
-def build(folder: Path, environment: dict[str, str]) -> Wheel:
+def build(sources: Path, folder: Path, environment: dict[str, str]) -> Wheel:
     options = ["--quiet", "--no-deps", "--no-build-isolation", f"--config-settings=build-dir={folder / 'build'}"]
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", *options, "-w", folder, ROOT]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", *options, "-w", folder, sources]
     begin = processor_time()
     subprocess.run(command, env={**os.environ, **environment}, check=True, timeout=800)
     (path,) = folder.glob("*.whl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,12 +19,19 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def fetch(target: Path, links: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the script with nothing to download from but a folder."""
+def fetch(target: Path, links: Path, kept: bytes | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a copy of the script with nothing to download from but a folder, and perhaps an archive that was kept."""
+    sources = target.parent.parent / "sources"
+    script = sources / "cmake" / SCRIPT.name
+    script.parent.mkdir(parents=True)
+    shutil.copy(SCRIPT, script)
+    if kept is not None:
+        (sources / "third_party").mkdir()
+        (sources / "third_party" / "box2d-py-2.3.8.tar.gz").write_bytes(kept)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(links)}
     return subprocess.run(
-        [sys.executable, SCRIPT, target], env=env, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, script, target], env=env, capture_output=True, text=True, timeout=100, check=False
     )
 
 
@@ -51,6 +59,14 @@ def test_another_archive_of_that_name_is_refused_and_its_code_never_runs(tmp_pat
 
 
 def test_what_is_there_is_not_downloaded_again(tmp_path: Path) -> None:
-    target = tmp_path / "box2d"
-    target.mkdir()
+    target = tmp_path / "build" / "box2d"
+    target.mkdir(parents=True)
     assert fetch(target, tmp_path).returncode == 0
+
+
+def test_an_archive_that_was_kept_is_refused_where_it_is_another(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    done = fetch(build / "box2d", tmp_path, kept=b"something else")
+    assert done.returncode == 1
+    assert "expected bdacfbbc56079bb317548efe49d3d5a86646885cc27f4a2ee97e4b2960921ab7" in done.stderr
+    assert list(build.iterdir()) == []
