@@ -49,7 +49,8 @@ def finish(result: TrainingResult, options: RunOptions, eval_episodes: int | Non
         say_what_is_left(result)
         return INTERRUPTED
     folder = RunFolder(result.run_dir)
-    say("weights", f"{folder.actor.name}, {folder.critic.name}{_best(result)}")
+    weights = [file.name for file in (folder.actor, folder.critic) if file.exists()]
+    say("weights", f"{', '.join(weights)}{_best(result)}")
     say("metrics", f"{folder.metrics.name}, also for TensorBoard")
     print(f"\nTime: {duration(result.seconds)} training, {duration(time.monotonic() - began)} for the rest.")
     print("\nTo try next:")

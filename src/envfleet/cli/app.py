@@ -36,6 +36,22 @@ _COMMANDS = {
         "draw the learning curves of one run or several",
         "envfleet plot RUN RUN --output curves.png",
     ),
+    "report": _Command(
+        "write one HTML file about runs, to send to somebody: results, curves, films, settings",
+        "envfleet report RUN RUN --output report.html",
+    ),
+    "card": _Command(
+        "write a model card for a run: Markdown with the metadata that model hubs read",
+        "envfleet card RUN",
+    ),
+    "export": _Command(
+        "write a run's policy to one file for other programs, with normalisation and bounds inside",
+        "envfleet export RUN --onnx",
+    ),
+    "watch": _Command(
+        "show runs as they go on a local page: curves, speed, the fleet; buttons to save, stop and film",
+        "envfleet watch runs",
+    ),
     "showcase": _Command(
         "film episodes of a run's agent",
         "envfleet showcase RUN --episodes 3",

@@ -129,8 +129,18 @@ def _plot(scenarios: Sequence[Scenario], options: _Options, who: str) -> None:
         return
     title = f"{who}, {options.episodes} episodes per point, seed {options.seed}"
     path = plot_scenarios(rows, options.plot or options.run / "scenarios.png", title=title)
+    _keep_numbers(scenarios, path, options)
     if not options.as_json:
         print(f"\nplot: {path}")
+
+
+def _keep_numbers(scenarios: Sequence[Scenario], picture: Path, options: _Options) -> None:
+    """Write the numbers beside the picture: a report draws them again."""
+    from envfleet.train.atomic_files import replacing
+
+    told = {"seed": options.seed, "scenarios": [scenario.to_json_dict() for scenario in scenarios]}
+    with replacing(picture.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _say_under_way(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from envfleet.cli.parsing import parse
-from envfleet.cli.runs import chosen_run
-from envfleet.train.folders.finding import SEEDS_FILE
+from envfleet.cli.runs import chosen_runs
 
 
 @dataclass(frozen=True)
@@ -42,16 +41,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse(_Options, "plot", argv)
     from envfleet.train.judging.plots import plot_runs
 
-    folders = [run for path in options.runs for run in _runs(path)]
+    folders = chosen_runs(options.runs)
     smoothing = options.smoothing
     print(plot_runs(folders, options.output, smoothing=smoothing, x=options.x, metric=options.metric))
     return 0
-
-
-def _runs(path: Path) -> Iterator[Path]:
-    if (path / SEEDS_FILE).exists():
-        yield from sorted(file.parent for file in path.glob("*/metrics.csv"))
-    elif (path / "metrics.csv").exists():
-        yield path
-    else:
-        yield chosen_run(path)

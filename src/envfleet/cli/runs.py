@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from envfleet.train.folders.finding import find_run
+from envfleet.train.folders.finding import SEEDS_FILE, find_run
 
 
 def chosen_run(path: Path) -> Path:
@@ -14,3 +15,17 @@ def chosen_run(path: Path) -> Path:
     if run != path:
         print(f"run: {run}, the newest in {path if path.exists() else run.parent.parent}", file=sys.stderr)
     return run
+
+
+def chosen_runs(paths: Sequence[Path]) -> list[Path]:
+    """Return the folders of the runs that a command with several RUNs means; a folder of seeds means all of them."""
+    return [run for path in paths for run in _meant(path)]
+
+
+def _meant(path: Path) -> Iterator[Path]:
+    if (path / SEEDS_FILE).exists():
+        yield from sorted(file.parent for file in path.glob("*/metrics.csv"))
+    elif (path / "metrics.csv").exists():
+        yield path
+    else:
+        yield chosen_run(path)

@@ -20,10 +20,9 @@ from envfleet.train.atomic_files import replacing
 from envfleet.train.config import TrainConfig
 from envfleet.train.folders.finding import SEEDS_FILE
 from envfleet.train.folders.folder import RunFolder
-from envfleet.train.folders.trust import AllowImport
 from envfleet.train.judging.plots import plot_runs
 from envfleet.train.running.reporting import TrainingResult, duration, resume_command, score
-from envfleet.train.running.run import RunContext, begin_run, new_run_path, resume
+from envfleet.train.running.run import RunContext, begin_run, new_run_path, resume_run
 
 SUMMARY_FILE = "summary.json"
 
@@ -68,12 +67,13 @@ def train_seeds(request: Request) -> int:
     group.create(request.config.env_id)
 
     def begin(seed: int) -> TrainingResult:
-        context = RunContext.of(loggers=options.loggers, wandb=options.wandb)
+        context = RunContext.of(loggers=options.loggers, wandb=options.wandb, pictures=options.watch)
         path = group.folder(seed).path
         return begin_run(dataclasses.replace(config, seed=seed), path, context, request.init_from, options.history())
 
     try:
-        return _train_all(group, begin, options)
+        with options.watching(group.path):
+            return _train_all(group, begin, options)
     finally:
         if not group.begun():  # what cannot even begin leaves no folder behind
             (group.path / SEEDS_FILE).unlink()
@@ -95,16 +95,16 @@ def resume_seeds(path: Path, options: RunOptions, permission: Permission, total_
     history = first.read_history()
 
     def go_on(seed: int) -> TrainingResult:
-        folder, loggers = group.folder(seed), {"loggers": options.loggers, "wandb": options.wandb}
+        folder = group.folder(seed)
+        context = RunContext.of(loggers=options.loggers, wandb=options.wandb, pictures=options.watch)
         if folder.config.exists():
-            permitted: AllowImport = permission.for_run(folder.path)
-            return resume(folder.path, total_steps=total_steps, allow_import=permitted, **loggers)  # type: ignore[arg-type]
-        context = RunContext.of(loggers=options.loggers, wandb=options.wandb)
+            return resume_run(folder, context, None, total_steps, permission.for_run(folder.path))
         told = {"after_training": history["after_training"]} if "after_training" in history else {}
         return begin_run(dataclasses.replace(config, seed=seed), folder.path, context, history.get("init_from"), told)
 
     wanted = options.showcase and history.get("after_training", {}).get("showcase", True)
-    return _train_all(group, go_on, dataclasses.replace(options, showcase=wanted))
+    with options.watching(group.path):
+        return _train_all(group, go_on, dataclasses.replace(options, showcase=wanted))
 
 
 def _train_all(group: _Group, train_one: Callable[[int], TrainingResult], options: RunOptions) -> int:

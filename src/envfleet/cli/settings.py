@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, make_dataclass
 from functools import partial
@@ -18,12 +19,11 @@ from envfleet import backends
 from envfleet.cli.environment import ENV_HELP
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, parse
-from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, preset
+from envfleet.train.algorithms.registry import ALGORITHMS, BEST_ALGO, PRESETS, best_algo, preset
 from envfleet.train.config import TrainConfig
 from envfleet.train.plain_settings import field_types
 from envfleet.train.running.loggers.registry import check_loggers
 
-_DEFAULT_ALGO = "a2c"
 _GROUPS = {
     "training": ("seed", "total_steps", "stop_at_return", "non_finite"),
     "evaluation": ("eval_every", "eval_episodes", "info_metrics"),
@@ -40,6 +40,7 @@ _GROUPS = {
 }
 """Which settings are shown together. All others are shown under the name of the algorithm."""
 
+_ALGO_HELP = "the algorithm; without it the one tuned for ENV, else ppo."
 _SEEDS = "train one run per seed, one after another, and sum them up; goes on with --resume."
 
 _HELP = {
@@ -59,11 +60,27 @@ class RunOptions:
         showcase: make no video of the agent.
         loggers: where to log besides metrics.csv: tensorboard, wandb, or what register_logger() added.
         wandb: also log to Weights & Biases.
+        watch: show the training on a local page, with pictures of the environments; see envfleet watch.
     """
 
     showcase: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True
     loggers: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("tensorboard",)
     wandb: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+    watch: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False
+
+    @contextmanager
+    def watching(self, folder: Path) -> Iterator[None]:
+        """Serve the live page of a folder meanwhile, if that is wanted."""
+        if not self.watch:
+            yield
+            return
+        from envfleet.cli.showcase import need_no_screen
+        from envfleet.train.watching.beside import watched
+
+        need_no_screen()
+        with watched(folder) as address:
+            print(f"live page: {address}", flush=True)
+            yield
 
     def history(self) -> dict[str, Any]:
         """Return what a run's config.json is to say about what was wanted after the training."""
@@ -155,10 +172,13 @@ class CommandForm:
 
 def parse_settings(command: CommandForm, argv: Sequence[str]) -> tuple[TrainConfig, Any]:
     """Read a configuration and a command's own settings; the latter are attributes of what is returned second."""
-    algo = _given_algo(argv)
-    guess = next((text for text in argv if (text, algo) in PRESETS), "")
+    given = given_algo(argv)
+    known = BEST_ALGO if given is None else {env_id for env_id, algo in PRESETS if algo == given}
+    guess = next((text for text in argv if text in known), "")
+    algo = given or best_algo(guess)
     form = _parse_form(command, preset(guess, algo), argv)
     if guess not in ("", form.env_id):  # the guess was the value of some other setting
+        algo = given or best_algo(form.env_id)
         form = _parse_form(command, preset(form.env_id, algo), argv)
     values = {name: value for group in (*_GROUPS, algo) for name, value in vars(getattr(form, group)).items()}
     values["vector_kwargs"] = form.engine.given()
@@ -184,11 +204,11 @@ def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds
 
 
-def _given_algo(argv: Sequence[str]) -> str:
-    """Return the algorithm. It decides which settings exist, so it is needed before they can be read."""
+def given_algo(argv: Sequence[str]) -> str | None:
+    """Return the algorithm asked for. It decides which settings exist, so it is needed before they can be read."""
     texts = [text.removeprefix("--algo=") for text in argv if text.startswith("--algo=")]
     texts += [value for flag, value in pairwise(argv) if flag == "--algo"]
-    return texts[-1] if texts and texts[-1] in ALGORITHMS else _DEFAULT_ALGO
+    return texts[-1] if texts and texts[-1] in ALGORITHMS else None
 
 
 def _parse_form(command: CommandForm, defaults: TrainConfig, argv: Sequence[str]) -> Any:
@@ -216,7 +236,7 @@ def _form(defaults: TrainConfig, command_fields: Sequence[tuple[str, Any, Any]])
         "Form",
         [
             ("env_id", Annotated[str, Positional, arg(metavar="ENV", help=ENV_HELP)]),
-            ("algo", Annotated[Literal[tuple(ALGORITHMS)], arg(help="the algorithm.")], _DEFAULT_ALGO),
+            ("algo", Annotated[Literal[tuple(ALGORITHMS)], arg(help=_ALGO_HELP)], defaults.algo),
             *command_fields,
             *groups,
             ("engine", OmitArgPrefixes[EngineOptions], field(default_factory=EngineOptions)),

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, arg
 
@@ -15,8 +15,8 @@ from envfleet.cli.errors import INTERRUPTED, UsageError
 from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.runs import chosen_run
-from envfleet.cli.settings import Request, RunOptions, parse_request
-from envfleet.train.algorithms.registry import preset_changes
+from envfleet.cli.settings import Request, RunOptions, given_algo, parse_request
+from envfleet.train.algorithms.registry import BEST_ALGO, preset_changes
 from envfleet.train.config import TrainConfig
 from envfleet.train.folders.finding import find_seeds
 from envfleet.train.folders.trust import modules_named
@@ -53,6 +53,8 @@ def run(argv: Sequence[str]) -> int:
         return _resume(argv)
     request = parse_request(argv)
     look_here(bool(modules_named(request.config)))
+    if given_algo(argv) is None:
+        _say_algorithm(request.config)
     _say_preset(request.config)
     request.options.check()
     if request.init_from is not None:
@@ -69,9 +71,10 @@ def _train(request: Request) -> int:
     from envfleet.train.running.run import RunContext, begin_run, new_run_path
 
     options = request.options
-    context = RunContext.of(loggers=options.loggers, wandb=options.wandb)
+    context = RunContext.of(loggers=options.loggers, wandb=options.wandb, pictures=options.watch)
     path = request.run_dir or new_run_path(request.config)
-    result = begin_run(request.config, path, context, request.init_from, options.history())
+    with options.watching(path):
+        result = begin_run(request.config, path, context, request.init_from, options.history())
     return _ended(result, options, None)
 
 
@@ -94,11 +97,13 @@ def _resume(argv: Sequence[str]) -> int:
 
 
 def _resume_run(path: Path, asked: _Resumption) -> int:
-    from envfleet.train.running.run import resume
+    from envfleet.train.folders.folder import RunFolder
+    from envfleet.train.running.run import RunContext, resume_run
 
     allowed = asked.permission.for_run(path)
-    settings: dict[str, Any] = {"loggers": asked.run.loggers, "wandb": asked.run.wandb, "allow_import": allowed}
-    result = resume(path, total_steps=asked.total_steps, **settings)
+    context = RunContext.of(loggers=asked.run.loggers, wandb=asked.run.wandb, pictures=asked.run.watch)
+    with asked.run.watching(path):
+        result = resume_run(RunFolder(path), context, None, asked.total_steps, allowed)
     return _ended(result, asked.run, asked.eval_episodes)
 
 
@@ -113,10 +118,20 @@ def _ended(result: TrainingResult, options: RunOptions, eval_episodes: int | Non
     return 128 + result.stopped_by
 
 
+def _say_algorithm(config: TrainConfig) -> None:
+    known = config.env_id in BEST_ALGO
+    why = f"which is tuned for {config.env_id}" if known else "which takes every kind of action"
+    print(f"Algorithm: {config.algo}, {why}; --algo takes another.", end=" " if _has_no_preset(config) else "\n")
+
+
 def _say_preset(config: TrainConfig) -> None:
     changes = preset_changes(config.env_id, config.algo)
     in_force = [f"{name}={value}" for name, value in changes.items() if getattr(config, name) == value]
     if in_force:
         print(f"Settings known to suit {config.env_id}: {', '.join(in_force)}.")
-    elif not changes:
+    elif _has_no_preset(config):
         print(f"No tuned settings for {config.env_id}: the defaults of {config.algo} are used.")
+
+
+def _has_no_preset(config: TrainConfig) -> bool:
+    return not preset_changes(config.env_id, config.algo)

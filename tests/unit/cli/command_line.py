@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-TINY = ["--num-envs", "2", "--rollout-steps", "16", "--hidden-sizes", "8", "--critic-updates", "1", "--backend", "sync"]
+TINY = [
+    *("--algo", "a2c", "--num-envs", "2", "--rollout-steps", "16", "--hidden-sizes", "8", "--critic-updates", "1"),
+    *("--backend", "sync"),
+]
 """Settings with which a2c trains in no time."""
 
 Run = Callable[..., tuple[int, str, str]]

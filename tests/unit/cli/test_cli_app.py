@@ -21,12 +21,14 @@ def test_the_overview_lists_every_command_with_an_example(envfleet: Run, argv: l
     code, output, errors = envfleet(*argv)
     assert code == 0
     assert not errors
-    for command in ("train", "evaluate", "plot", "showcase", "tune"):
+    for command in ("train", "evaluate", "plot", "report", "card", "export", "watch", "showcase", "tune"):
         assert f"\n  {command} " in output
         assert f"$ envfleet {command} " in output
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "plot", "showcase", "tune"])
+@pytest.mark.parametrize(
+    "command", ["train", "evaluate", "plot", "report", "card", "export", "watch", "showcase", "tune"]
+)
 def test_the_overviews_examples_are_understood(envfleet: Run, command: str) -> None:
     _, overview, _ = envfleet()
     example = next(line for line in overview.splitlines() if f"$ envfleet {command} " in line).split()[2:]
@@ -45,7 +47,7 @@ def test_an_unknown_command_is_refused_with_the_likely_one(envfleet: Run) -> Non
     code, output, errors = envfleet("trian", "CartPole-v1")
     assert code == 2
     assert not output
-    known = "train, sweep, evaluate, plot, showcase, tune"
+    known = "train, sweep, evaluate, plot, report, card, export, watch, showcase, tune"
     sentence = f"there is no command 'trian', did you mean 'train'? The commands are {known}."
     assert errors == f"envfleet: {sentence}\n"
 

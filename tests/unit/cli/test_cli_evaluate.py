@@ -53,6 +53,8 @@ def test_a_sweep_is_a_table_and_a_plot(envfleet: Run, trained: Path) -> None:
     assert [line.split()[0] for line in lines[1:4]] == [f"max_episode_steps={limit}" for limit in (2, 4, 6)]
     assert lines[-1] == f"plot: {trained}/scenarios.png"
     assert (trained / "scenarios.png").stat().st_size > 1000
+    kept = json.loads((trained / "scenarios.json").read_text())
+    assert [row["value"] for row in kept["scenarios"]] == [2, 4, 6]
 
 
 def test_a_sweep_as_json_is_one_line_with_a_list(envfleet: Run, trained: Path, tmp_path: Path) -> None:

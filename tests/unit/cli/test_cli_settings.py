@@ -11,20 +11,28 @@ from command_line import Run, flat
 from envfleet import choice, normal, uniform
 from envfleet.cli.settings import RunOptions, parse_request
 from envfleet.scenarios import PRESETS as RANDOMIZE_PRESETS
-from envfleet.train import A2CConfig, PPOConfig, SACConfig
-from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset
+from envfleet.train import PPOConfig, SACConfig
+from envfleet.train.algorithms.registry import ALGORITHMS, BEST_ALGO, PRESETS, best_algo, config_class, preset
 
 
 @pytest.mark.parametrize("algo", list(ALGORITHMS))
 def test_the_defaults_are_those_of_the_configuration(algo: str) -> None:
-    request = parse_request(["MountainCar-v0", "--algo", algo])
-    assert request.config == config_class(algo)("MountainCar-v0")
+    request = parse_request(["Taxi-v4", "--algo", algo])
+    assert request.config == config_class(algo)("Taxi-v4")
     assert request.run_dir is None
     assert request.options == RunOptions()
 
 
-def test_a2c_is_the_algorithm_unless_told_otherwise() -> None:
-    assert parse_request(["LunarLander-v3"]).config == preset("LunarLander-v3", "a2c")
+@pytest.mark.parametrize(("env_id", "algo"), [*BEST_ALGO.items(), ("Taxi-v4", "ppo")])
+def test_an_environment_gets_the_algorithm_that_does_best_there(env_id: str, algo: str) -> None:
+    assert best_algo(env_id) == algo
+    assert parse_request([env_id]).config == preset(env_id, algo)
+    assert parse_request(["--seed", "3", env_id]).config == dataclasses.replace(preset(env_id, algo), seed=3)
+
+
+def test_what_does_best_has_a_preset() -> None:
+    assert set(BEST_ALGO.items()) <= set(PRESETS)
+    assert {env_id for env_id, _ in PRESETS} == set(BEST_ALGO)
 
 
 @pytest.mark.parametrize(("env_id", "algo"), PRESETS)
@@ -36,14 +44,14 @@ def test_an_environments_preset_gives_the_defaults(env_id: str, algo: str) -> No
 
 
 def test_a_preset_is_only_taken_for_the_environment() -> None:
-    request = parse_request(["MountainCar-v0", "--run-dir", "CartPole-v1"])
-    assert request.config == A2CConfig("MountainCar-v0")
-    assert request.run_dir == Path("CartPole-v1")
+    request = parse_request(["Taxi-v4", "--run-dir", "Pendulum-v1"])
+    assert request.config == PPOConfig("Taxi-v4")
+    assert request.run_dir == Path("Pendulum-v1")
 
 
 def test_what_is_given_goes_before_the_preset() -> None:
     config = parse_request(["CartPole-v1", "--total-steps", "5000"]).config
-    assert config == dataclasses.replace(preset("CartPole-v1", "a2c"), total_steps=5000)
+    assert config == dataclasses.replace(preset("CartPole-v1", "ppo"), total_steps=5000)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,7 @@ def test_what_is_given_goes_before_the_preset() -> None:
 )
 def test_settings_are_read(argv: list[str], expected: dict[str, object]) -> None:
     config = parse_request(["LunarLander-v3", *argv]).config
-    assert config == dataclasses.replace(preset("LunarLander-v3", "a2c"), **expected)
+    assert config == dataclasses.replace(preset("LunarLander-v3", "ppo"), **expected)
 
 
 def test_settings_of_one_algorithm_alone() -> None:
@@ -138,7 +146,8 @@ def test_help_lists_every_setting_with_its_meaning_and_default(
     assert "A stopped run is resumed by replaying the actions since then" in text
 
 
-def test_help_shows_the_defaults_that_would_be_used(envfleet: Run) -> None:
+def test_help_shows_the_defaults_that_would_be_used(envfleet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # where it is wider, groups stand side by side
     _, output, _ = envfleet("train", "CartPole-v1", "--algo", "ppo", "--help")
     text = flat(output)
     assert "The defaults are those that suit CartPole-v1." in text
@@ -149,7 +158,10 @@ def test_help_shows_the_defaults_that_would_be_used(envfleet: Run) -> None:
 
 def test_help_without_arguments_says_how_to_see_the_other_algorithms(envfleet: Run) -> None:
     _, output, _ = envfleet("train", "-h")
-    assert "Shown are the settings of a2c; for the others add --algo ppo or --algo sac." in flat(output)
+    assert (
+        "Shown are the settings of ppo; for the others add --algo a2c, --algo sac, --algo td3 or --algo dqn."
+        in flat(output)
+    )
     assert "suit" not in output
 
 
@@ -161,8 +173,8 @@ def test_help_without_arguments_says_how_to_see_the_other_algorithms(envfleet: R
         (["X-v0", "--num-envs", "2.5"], "expected a whole number"),
         (["X-v0", "--num-envs", "inf"], "expected a whole number"),
         (["X-v0", "--gamma", "much"], "--gamma"),
-        (["X-v0", "--algo", "dqn"], "'a2c', 'ppo', 'sac'"),
-        (["X-v0", "--epochs", "3"], "--epochs"),
+        (["X-v0", "--algo", "rainbow"], "'a2c', 'ppo', 'sac', 'td3', 'dqn'"),
+        (["X-v0", "--critic-updates", "3"], "--critic-updates"),
         (["X-v0", "Y-v0"], "Y-v0"),
         ([], "ENV"),
         (["X-v0", "--env-kwargs", "gravity"], "expected NAME=VALUE, such as gravity=-5"),
@@ -190,7 +202,9 @@ def test_what_cannot_be_read_is_refused_in_words(envfleet: Run, argv: list[str],
         (["LunarLander-v3", "--env-kwargs", "gravity=3"], "gravity (current value: 3) must be between -12 and 0"),
         (["LunarLander-v3", "--randomize", "graviti=uniform(-9,-8)"], "(did you mean 'gravity'?)"),
         (["CartPole-v1", "--algo", "sac"], "SAC needs continuous actions"),
-        (["CartPole-v1", "--total-steps", "100"], "give at least 1280"),
+        (["CartPole-v1", "--algo", "td3"], "TD3 needs continuous actions"),
+        (["Pendulum-v1", "--algo", "dqn"], "DQN needs actions that are one choice"),
+        (["CartPole-v1", "--total-steps", "100"], "give at least 2560"),
         (["CartPole-v1", "--device", "abacus"], "abacus"),
     ],
 )

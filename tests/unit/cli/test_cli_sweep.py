@@ -58,7 +58,7 @@ def test_a_sweep_goes_on_and_is_extended(envfleet: Run, tmp_path: Path) -> None:
         (["--search", "actor_lr=loguniform(0,1)"], "loguniform() needs low > 0"),
         (["--search", "actor_lr=uniform(1,0)"], "uniform() needs low <= high"),
         (["--search", "actor_lr=gauss(1,0)"], "there is no distribution 'gauss', only uniform, loguniform"),
-        (["--search", "epochs"], "it is neither name=distribution nor a preset"),
+        (["--search", "critic_updates"], "it is neither name=distribution nor a preset"),
         (["--search", "seed=choice(1,2)"], "seed must be the same for all trials"),
         (["--search", "gamma", "gamma=uniform(0,1)", "gamma=uniform(0,1)"], "gamma is given twice"),
         (["--search", "gamma", "--search", "actor_lr"], "--search is given twice; put everything behind one"),

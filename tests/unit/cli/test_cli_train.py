@@ -129,14 +129,34 @@ def test_a_preset_is_named_once_it_has_an_effect(envfleet: Run, tmp_path: Path) 
     argv = [*CARTPOLE, "--run-dir", tmp_path / "run", "--loggers", "nosuch"]
     _, output, _ = envfleet("train", *argv)
     assert re.fullmatch(r"Settings known to suit CartPole-v1: total_steps=\d+.*\.\n", output)
-    _, output, _ = envfleet("train", "Acrobot-v1", *TINY, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
-    assert output == "No tuned settings for Acrobot-v1: the defaults of a2c are used.\n"
+    _, output, _ = envfleet("train", "Taxi-v4", *TINY, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
+    assert output == "No tuned settings for Taxi-v4: the defaults of a2c are used.\n"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "line"),
+    [
+        ("Pendulum-v1", "Algorithm: sac, which is tuned for Pendulum-v1; --algo takes another."),
+        (
+            "Taxi-v4",
+            "Algorithm: ppo, which takes every kind of action; --algo takes another. No tuned settings for Taxi-v4: "
+            "the defaults of ppo are used.",
+        ),
+    ],
+)
+def test_the_algorithm_is_named_unless_it_was_asked_for(envfleet: Run, env_id: str, line: str, tmp_path: Path) -> None:
+    argv = [env_id, "--run-dir", tmp_path / "run", "--loggers", "nosuch"]
+    _, output, _ = envfleet("train", *argv)
+    assert output.splitlines()[0] == line
+    _, output, _ = envfleet("train", *argv, "--algo", "ppo")
+    assert "Algorithm: " not in output
 
 
 def test_a_preset_that_is_overruled_is_not_named(envfleet: Run, tmp_path: Path) -> None:
     changes = preset_changes("LunarLander-v3", "ppo")
-    assert changes == {"normalize_observations": False, "normalize_rewards": False, "reward_scale": 0.01}
+    assert set(changes) == {"gamma", "gae_lambda", "normalize_observations", "normalize_rewards", "reward_scale"}
     others = ["--normalize-observations", "--normalize-rewards", "--reward-scale", "2", "--algo", "ppo"]
+    others += ["--gamma", "0.9", "--gae-lambda", "0.5"]
     _, output, _ = envfleet("train", "LunarLander-v3", *others, "--run-dir", tmp_path / "run", "--loggers", "nosuch")
     assert not output
 
@@ -297,7 +317,7 @@ from envfleet.cli import main
 sys.exit(main())
 """
 LONG = ["CartPole-v1", "--num-envs", "4", "--rollout-steps", "32", "--hidden-sizes", "16", "--critic-updates", "1"]
-LONG += ["--total-steps", "20000"]
+LONG += ["--total-steps", "20000", "--algo", "a2c"]
 
 
 def started(argv: list[str], **streams: Any) -> subprocess.Popen[bytes]:
