@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +14,21 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from harness.installation import PEERS_DIRECTORY, InstallationError, peer_python, peers
 from harness.machine import Machine, this_machine
 
+from envfleet.train import Evaluation
+
 from .results import SeedResult
-from .studies import ALONE, SIDE_BY_SIDE, Study
+from .studies import ALONE, SIDE_BY_SIDE, PeerStudy, Study, episodes
 
 SCRIPT = Path(__file__).parent / "one_run.py"
+PEER_SCRIPT = Path(__file__).parent / "sb3_run.py"
+
+_OF_THE_RUN = (
+    *("steps", "training_seconds", "steps_per_second", "training_return", "plan", "evaluation_seconds"),
+    *("load_before", "load_after"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,13 +80,11 @@ class Job:
     def forget(self) -> None:
         """Make the next run start from the beginning."""
         self._done.unlink(missing_ok=True)
-        (self.run_dir / "checkpoint" / "latest.safetensors").unlink(missing_ok=True)
+        shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def run(self) -> SeedResult:
         """Train and evaluate in a new process; a run that was stopped goes on."""
-        request = {"study": self.study.name, "seed": self.seed, "backend": self.way.backend, "quick": self.way.quick}
-        command = [sys.executable, str(SCRIPT), json.dumps(request), str(self.run_dir)]
-        done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(self._command(), env=self._environment(), capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{self.name} failed:\n{done.stderr.strip()}")
         found = self.result_of(json.loads(done.stdout.splitlines()[-1]))
@@ -84,13 +92,30 @@ class Job:
         self._done.write_text(json.dumps(content, indent=2) + "\n")
         return found
 
+    def _command(self) -> list[str]:
+        if isinstance(self.study, PeerStudy):
+            try:
+                python = peer_python(peers()["sb3"], PEERS_DIRECTORY / "sb3", lambda _: None)
+            except InstallationError as error:
+                raise RuntimeError(f"{self.name} failed: {error}") from error
+            settings = self.study.settings(quick=self.way.quick)
+            request = {**settings, "seed": self.seed, "episodes": episodes(quick=self.way.quick)}
+            return [python, str(PEER_SCRIPT), json.dumps(request), str(self.run_dir)]
+        request = {"study": self.study.name, "seed": self.seed, "backend": self.way.backend, "quick": self.way.quick}
+        return [sys.executable, str(SCRIPT), json.dumps(request), str(self.run_dir)]
+
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "OMP_NUM_THREADS": "1"} if self.way.side_by_side > 1 else dict(os.environ)
 
     def result_of(self, outcome: Mapping[str, Any]) -> SeedResult:
         """What the run's process reported, held against the bar."""
-        evaluation = outcome["evaluation"]
-        rest = {name: value for name, value in outcome.items() if name != "evaluation"}
+        if "returns" in outcome:  # of a peer, which knows nothing of our evaluations
+            returns, lengths = tuple(outcome["returns"]), tuple(outcome["lengths"])
+            played = Evaluation(self.study.env_id, self.seed, parameters={}, returns=returns, lengths=lengths)
+            evaluation = played.to_json_dict()
+        else:
+            evaluation = outcome["evaluation"]
+        rest = {name: outcome[name] for name in _OF_THE_RUN}
         kept = ("mean_return", "std_return", "interval_low", "interval_high", "min_return", "max_return")
         within = outcome["steps"] <= self.study.most_steps
         return SeedResult(
@@ -98,10 +123,10 @@ class Job:
             passes=within and evaluation["mean_return"] >= self.study.bar,
             **{name: evaluation[name] for name in (*kept, "mean_length", "episodes")},
             **{**rest, "load_before": tuple(outcome["load_before"]), "load_after": tuple(outcome["load_after"])},
-            backend=self.way.backend,
+            backend=outcome.get("backend", self.way.backend),
             side_by_side=self.way.side_by_side,
             command=self.way.command,
-            machine=machine_with_torch(),
+            machine=machine_with_torch(outcome.get("versions", {})),
         )
 
 
@@ -132,7 +157,7 @@ def _run(job: Job, progress: Callable[[str], None]) -> SeedResult:
     return job.run()
 
 
-def machine_with_torch() -> Machine:
-    """Where this runs, with the version of what it learns with."""
+def machine_with_torch(others: Mapping[str, str] | None = None) -> Machine:
+    """Where this runs, with the versions of what it learns with."""
     here = this_machine()
-    return replace(here, versions={**here.versions, "torch": metadata.version("torch")})
+    return replace(here, versions={**here.versions, "torch": metadata.version("torch"), **(others or {})})

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import json
 import math
 import sys
@@ -24,11 +25,13 @@ import beside_sb3  # noqa: E402
 import training_speed  # noqa: E402
 from harness.installation import InstallationError  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
-from learning import jobs, report, results, run  # noqa: E402
-from learning.studies import STUDIES, study_named  # noqa: E402
+from learning import gallery, jobs, report, results, run, sb3_run  # noqa: E402
+from learning.aggregates import interquartile_mean, stratified_interval  # noqa: E402
+from learning.published import PUBLISHED  # noqa: E402
+from learning.studies import ALL_STUDIES, PEER_STUDIES, STUDIES, study_named  # noqa: E402
 from peers import contests, curves, matches, plain_training, sides, verdicts  # noqa: E402
 
-from envfleet.train import A2CConfig, PPOConfig, SACConfig, preset  # noqa: E402
+from envfleet.train import A2CConfig, PPOConfig, SACConfig, evaluate, preset  # noqa: E402
 
 CARTPOLE = study_named("cartpole-a2c")
 
@@ -201,9 +204,20 @@ def test_a_seed_with_more_metrics_leaves_the_curves_of_the_others_as_they_were(t
 def test_the_committed_page_shows_every_study_that_has_run() -> None:
     folder = results.ResultFolder(Path(run.__file__).parent / "results", quick=False)
     page = (folder.path / "README.md").read_text()
-    for study in STUDIES:
-        assert folder.read(study).seeds, f"{study.name} was trained with other settings than today's: run it again"
-        assert f"## {study.name}" in page
+    for study in ALL_STUDIES:
+        if folder.json_of(study).exists():
+            assert folder.read(study).seeds, f"{study.name} was trained with other settings than today's: run it again"
+            assert f"## {study.name}\n" in page
+        else:
+            assert f"--study {study.name} --seeds {' '.join(map(str, study.usual_seeds))}" in page
+
+
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "sac"])
+def test_the_docs_show_the_committed_results(algo: str) -> None:
+    folder = results.ResultFolder(Path(run.__file__).parent / "results", quick=False)
+    found = [folder.read(study) for study in STUDIES if study.algo == algo]
+    text = (BENCHMARKS.parent / "docs" / f"{algo}.md").read_text()
+    assert report.with_results(text, algo, found) == text
 
 
 def test_long_metrics_are_thinned_to_means_and_last_counts() -> None:
@@ -227,7 +241,7 @@ def test_runs_that_shared_the_machine_are_marked_and_not_timed() -> None:
     assert "shared the machine" in text
     summary = report.summary_text([found])
     assert [cell.strip() for cell in summary.splitlines()[-1].split("|")[1:-1]] == [
-        "cartpole-a2c", "2", "299.5", "99.0", "500", "NO", "1,000", "0.0", "500",
+        "cartpole-a2c", "2", "299.5", "299.5", "99.0 to 500.0", "99.0", "500", "NO", "1,000", "0.0", "500",
     ]  # fmt: skip
     shared = results.StudyResult(CARTPOLE, False, (seed_result(0, side_by_side=2),))
     assert "not timed" in report.summary_text([shared])
@@ -261,6 +275,149 @@ def test_a_run_that_fails_is_named_and_does_not_stop_the_others(
     assert jobs.Job(CARTPOLE, 1, dataclasses.replace(way, quick=False)).earlier_result() is None
     wanted[1].forget()
     assert wanted[1].earlier_result() is None
+
+
+def test_the_interquartile_mean_leaves_the_extremes_out() -> None:
+    for scores, expected in (
+        ([7.0], 7.0),
+        ([1.0, 2.0, 6.0], 3.0),  # a quarter of three is less than one
+        ([100.0, 1.0, 3.0, 4.0, -9.0], 8.0 / 3),
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 77.0], 3.5),
+    ):
+        assert interquartile_mean(np.array(scores)) == pytest.approx(expected)
+    assert interquartile_mean(np.array([[1.0, 2.0, 3.0, 99.0], [0.0, 5.0, 7.0, 8.0]])).tolist() == [2.5, 6.0]
+
+
+def test_the_interval_is_that_of_all_resamples() -> None:
+    scores = (3.0, 1.0, 4.0, 1.5, 9.0)
+    everything = np.array(list(itertools.product(scores, repeat=5)))  # each of the 3,125 equally likely
+    low, high = np.percentile(interquartile_mean(everything), (2.5, 97.5))
+    found = stratified_interval([scores])
+    assert found is not None
+    assert found.iqm == pytest.approx((1.5 + 3.0 + 4.0) / 3)
+    assert (found.low, found.high) == (pytest.approx(low, abs=0.1), pytest.approx(high, abs=0.1))
+    assert found == stratified_interval([scores])
+
+
+def test_runs_are_drawn_within_their_task() -> None:
+    found = stratified_interval([[0.0] * 5, [10.0] * 5])  # over both together, many a resample would have another IQM
+    assert found is not None
+    assert (found.low, found.iqm, found.high) == (5.0, 5.0, 5.0)
+    assert stratified_interval([[1.0], [2.0]]) is None
+
+
+def test_what_has_not_run_is_named_with_its_command() -> None:
+    found = results.StudyResult(CARTPOLE, False, (seed_result(0), seed_result(3)))
+    page = report.page_text([CARTPOLE, study_named("pendulum-sac-sb3")], [found])
+    assert "--study cartpole-a2c --seeds 1 2 4\n" in page
+    assert "--study pendulum-sac-sb3 --seeds 0 1 2\n" in page
+    everything = results.StudyResult(CARTPOLE, False, tuple(map(seed_result, range(5))))
+    assert "Not run yet" not in report.page_text([CARTPOLE], [everything])
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    assert {entry.env_id for entry in PUBLISHED} >= {study.env_id for study in STUDIES}
+    text = report.task_text([results.StudyResult(CARTPOLE, False, (seed_result(0),))])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+    assert ["A2C", "1", "1,000", "500.0", "500.0", "CartPole-v1", "measured here"] in rows
+    assert ["PPO", "1", "100,000", "500.0", "", "CartPole-v1", "RL Zoo (SB3), benchmark.md"] in rows
+
+
+def test_a_peer_is_run_as_our_studies_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = study_named("pendulum-sac-sb3")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, sys\n"
+        "request = json.loads(sys.argv[1])\n"
+        "print(json.dumps({'steps': request['total_steps'], 'training_seconds': 2.0, 'steps_per_second': 4.0,\n"
+        "    'training_return': None, 'plan': 'theirs', 'evaluation_seconds': 1.0, 'backend': 'DummyVecEnv',\n"
+        "    'returns': [-100.0, -200.0], 'lengths': [200, 200], 'versions': {'stable_baselines3': '2.9.0'},\n"
+        "    'load_before': [0, 0, 0], 'load_after': [0, 0, 0]}))\n"
+    )
+    monkeypatch.setattr(jobs, "PEER_SCRIPT", script)
+    monkeypatch.setattr(jobs, "peer_python", lambda *_: sys.executable)
+    job = jobs.Job(study, 2, jobs.Way(1, quick=True, work=tmp_path / "work", command="command"))
+    job.run_dir.mkdir(parents=True)
+    found = job.run()
+    assert (found.mean_return, found.steps, found.backend, found.passes) == (-150.0, 640, "DummyVecEnv", True)
+    assert found.machine.versions["stable_baselines3"] == "2.9.0"
+    assert job.earlier_result() == found
+    assert dataclasses.replace(job, way=dataclasses.replace(job.way, quick=False)).earlier_result() is None
+
+
+def test_a_peer_that_cannot_be_installed_fails_like_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> str:
+        raise InstallationError("no such package")
+
+    monkeypatch.setattr(jobs, "peer_python", refused)
+    said: list[str] = []
+    wanted = jobs.Job(PEER_STUDIES[0], 0, jobs.Way(1, quick=True, work=tmp_path, command=""))
+    assert not list(jobs.run_all([wanted], 1, said.append))
+    assert any("cartpole-ppo-sb3, seed 0 failed: no such package" in line for line in said)
+
+
+class FakeModel:
+    """What `Saved` asks of a model of Stable-Baselines3."""
+
+    def __init__(self, num_timesteps: int) -> None:
+        self.num_timesteps = num_timesteps
+
+    def save(self, path: Path) -> None:
+        path.write_text(str(self.num_timesteps))
+
+    def get_vec_normalize_env(self) -> None:
+        return None
+
+
+def test_a_peers_run_goes_on_from_its_latest_whole_checkpoint(tmp_path: Path) -> None:
+    request, folder = {"total_steps": 100}, tmp_path / "run"
+    saved = sb3_run.Saved(folder, request)
+    assert saved.checkpoint is None
+    saved.save(FakeModel(10), {"seconds": 1.0, "episodes": [[5, 1.0, 0.5]]}, 1.0)
+    saved.save(FakeModel(20), {"seconds": 1.0, "episodes": [[5, 1.0, 0.5]]}, 2.5)
+    (folder / "checkpoint-30").mkdir()  # killed while it was written
+    again = sb3_run.Saved(folder, request)
+    assert again.checkpoint == folder / "checkpoint-20"
+    assert again.progress == {"seconds": 2.5, "episodes": [[5, 1.0, 0.5]]}
+    assert sb3_run.Saved(folder, {"total_steps": 200}).checkpoint is None
+
+
+# --- gallery ---------------------------------------------------------------------------------------------
+
+AGENTS = sorted(path.parent for path in gallery.AGENTS.glob(f"*/{gallery.FACTS}"))
+
+
+def test_the_gallerys_page_shows_the_agents_that_are_there() -> None:
+    page = (gallery.AGENTS / "README.md").read_text()
+    assert page == gallery.page_text(gallery.AGENTS)
+    for path in AGENTS:
+        assert f"({path.name}/{gallery.CURVE})" in page
+        assert all(file.stat().st_size <= gallery.LARGEST_FILM for file in path.iterdir())
+
+
+@pytest.mark.parametrize("path", AGENTS, ids=lambda path: path.name)
+def test_an_agent_of_the_gallery_plays_as_well_as_its_page_says(path: Path) -> None:
+    said = json.loads((path / gallery.FACTS).read_text())["evaluation"]
+    pytest.importorskip("mujoco" if "-v5" in said["env_id"] else "gymnasium")
+    if "Lander" in said["env_id"] or "Walker-v3" in said["env_id"]:
+        pytest.importorskip("Box2D")
+    found = evaluate(path, episodes=20)
+    assert found.env_id == said["env_id"]
+    # Four standard errors of the mean of so few episodes.
+    assert found.mean_return == pytest.approx(said["mean_return"], abs=4 * said["std_return"] / math.sqrt(20) + 1e-6)
+
+
+def test_the_best_seed_of_a_task_goes_into_the_gallery(tmp_path: Path) -> None:
+    folder = results.ResultFolder(tmp_path / "results", quick=False)
+    for seed, mean_return in ((0, 400.0), (1, 480.0), (2, 450.0)):
+        run = a_run(tmp_path / "work" / CARTPOLE.name / f"seed{seed}")
+        folder.add(CARTPOLE, seed_result(seed, mean_return), run)
+        if seed != 1:  # whose run is gone
+            (run / "actor.safetensors").touch()
+    found = gallery.best_of("CartPole-v1", folder, tmp_path / "work")
+    assert found is not None
+    assert (found.found.seed, found.command) == (2, "envfleet train CartPole-v1 --algo a2c --seed 2")
+    assert gallery.best_of("Pendulum-v1", folder, tmp_path / "work") is None
 
 
 def test_more_steps_than_allowed_do_not_pass() -> None:
@@ -452,6 +609,25 @@ def test_a_peer_that_gave_up_leaves_a_lower_bound() -> None:
     assert contests.GoalResult("a2c", short, (long,), ()).ratio(200.0) is None
 
 
+def test_learners_are_compared_and_results_of_several_commands_are_kept() -> None:
+    learners = contests.LearnerResult("sac", 400, runs("envfleet", outcome(1.0)), runs("torch", outcome(3.5)))
+    speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0)), (runs("dummy", outcome(1.9)),))
+    goal = contests.GoalResult("ppo", runs("envfleet", outcome(10.0)), (runs("RL Zoo", outcome(60.0)),), ())
+    first = verdicts.merged({}, a_report(speed, goal).as_json())
+    assert first["commands"] == ["command"]
+    later = dataclasses.replace(
+        a_report(speed, goal), command="another", speed=(), time_to_return=(), learners=(learners,)
+    )
+    assert [verdict.measured for verdict in later.verdicts] == pytest.approx([3.5])
+    assert "| SAC, our learners, 400 steps: steps/s |" in verdicts.report_text(later)
+    both = verdicts.merged(first, later.as_json())
+    assert both["commands"] == ["command", "another"]
+    assert both["speed"] == first["speed"]
+    assert [result["algo"] for result in both["learners"]] == ["sac"]
+    assert len(both["requirements"]) == len(first["requirements"]) + 1
+    assert verdicts.merged(both, later.as_json())["learners"] == both["learners"]
+
+
 def test_verdicts_and_tables_say_what_was_reached() -> None:
     speed = contests.SpeedResult("a2c", 1_000, runs("envfleet", outcome(1.0)), (runs("dummy", outcome(1.9)),))
     mine = runs("envfleet", outcome(30.0, {200.0: 10.0}))
@@ -490,7 +666,7 @@ def test_their_way_is_the_one_with_the_best_median_of_several_heats(monkeypatch:
     found = contests.compare_time_to_return("ppo", training_speed.FULL, "python", lambda _: None)
     heats = {runs.name: len(runs.outcomes) for runs in found.heats}
     assert heats == dict.fromkeys([way.name for way in sides.variants(_zoo("ppo"))], 3)
-    assert {steps for name, steps in asked if name in heats} == {5 * 16 * 1024}
+    assert {steps for name, steps in asked if name in heats} == {3 * 16 * 1024}
     assert max(found.heats, key=lambda runs: runs.steps_per_second).name == steady
 
 
@@ -544,7 +720,7 @@ def test_a_rival_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.Mo
     assert found.times_faster_than(contests.OUR_TORCH) == pytest.approx(4.0)
     text = verdicts.report_text(a_report(found, contests.GoalResult("ppo", runs("envfleet", outcome(1.0)), (), ())))
     assert "- sac: SBX (JAX): ImportError: no JAX here" in text
-    assert "sac: times the steps/s of envfleet, learner='torch' | 4.00 | 3.0 | yes" in " ".join(text.split())
+    assert "sac: times the steps/s of rlox | 5.00 | 1.0 | yes" in " ".join(text.split())
 
 
 def test_seconds_to_a_return_are_held_against_a_limit() -> None:
