@@ -2,7 +2,7 @@
 
 python benchmarks/adapters.py                              LunarLander-v3, 16 environments, about ten minutes
 python benchmarks/adapters.py --libraries sb3 --turns 3    a first look at one of them
-python benchmarks/adapters.py --json FILE                  every figure as well
+python benchmarks/adapters.py --publish                    into results/coming_from.json and docs/coming_from
 
 The sides of a library take turns in one process, so that what else the machine does hits all alike. Ratios are taken
 within a turn. Libraries are installed first, each in a virtual environment of its own: those of `make interop`.
@@ -18,12 +18,12 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
+from harness.gains import Result, publish
 from harness.installation import interop_python, peers
 from harness.machine import this_machine
 from harness.report import machine_text
-from trainers.measuring import ENV_ID, Result, measure
+from trainers.measuring import ENV_ID, measure
 
 LIBRARIES = ("sb3", "tianshou", "torchrl")
 
@@ -34,24 +34,24 @@ def main() -> None:
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=list(LIBRARIES), metavar="NAME")
     parser.add_argument("--num-envs", type=int, default=16, metavar="N")
     parser.add_argument("--turns", type=int, default=11, metavar="N", help="per side and loop, default 11")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    parser.add_argument("--publish", action="store_true", help="keep every figure, and write the pages' tables")
     parser.add_argument("--here", choices=LIBRARIES, metavar="NAME", help="only this one, in this process; prints JSON")
     options = parser.parse_args()
     if options.here:
         for result in measured_here(options.here, options.num_envs, options.turns):
             print(json.dumps(asdict(result)))
         return
-    here, load = this_machine(), os.getloadavg()
-    print(f"{machine_text(here, load)}\n{options.num_envs} x {ENV_ID}, torch on one thread\n", flush=True)
-    results = []
+    print(
+        f"{machine_text(this_machine(), os.getloadavg())}\n{options.num_envs} x {ENV_ID}, torch on one thread\n",
+        flush=True,
+    )
     for library in options.libraries:
-        for result in measured_elsewhere(library, options.num_envs, options.turns):
-            print(f"{result.text()}\n", flush=True)
-            results.append(result)
-    if options.json:
-        figures = {"machine": asdict(here), "load_before": load, "load_after": os.getloadavg()}
-        figures["results"] = [asdict(result) for result in results]
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        load = os.getloadavg()
+        results = measured_elsewhere(library, options.num_envs, options.turns)
+        print("\n\n".join(result.text() for result in results), end="\n\n", flush=True)
+        if options.publish:
+            command = f"adapters.py --libraries {library} --turns {options.turns}"
+            publish(results, command, f"{options.num_envs} x {ENV_ID}", load)
 
 
 def measured_elsewhere(library: str, num_envs: int, turns: int) -> list[Result]:

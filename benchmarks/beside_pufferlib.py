@@ -2,6 +2,7 @@
 
 build/interop/pufferlib/bin/python benchmarks/beside_pufferlib.py             16 x LunarLander-v3, about two minutes
 build/interop/pufferlib/bin/python benchmarks/beside_pufferlib.py --turns 3   a first look
+build/interop/pufferlib/bin/python benchmarks/beside_pufferlib.py --publish   into results/coming_from.json and its page
 
 `python tests/interop/run.py pufferlib` makes that environment. Ratios are taken within a turn.
 """
@@ -9,15 +10,16 @@ build/interop/pufferlib/bin/python benchmarks/beside_pufferlib.py --turns 3   a 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pufferlib.emulation
 import pufferlib.vector
+from harness.gains import Result, publish
 
 import envfleet
 
@@ -66,15 +68,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1.0, help="per side and turn")
+    parser.add_argument("--publish", action="store_true", help="keep every figure, and write the page's table")
     options = parser.parse_args()
+    load = os.getloadavg()
     actions = np.random.default_rng(SEED).integers(0, 4, (100, NUM_ENVS))
-    speeds: dict[str, list[float]] = {name: [] for name in SIDES}
+    result = Result("pufferlib", "stepping", SERIAL, {name: [] for name in SIDES})
     for _ in range(options.turns):
         for name, make in SIDES.items():
-            speeds[name].append(steps_per_second(make, actions, options.seconds))
-    for name, found in speeds.items():
-        ratio = median(mine / other for mine, other in zip(found, speeds[SERIAL], strict=True))
-        print(f"{name:32} {median(found):10,.0f} steps/s {ratio:6.2f} x")
+            result.speeds[name].append(steps_per_second(make, actions, options.seconds))
+    print(result.text())
+    if options.publish:
+        publish([result], f"beside_pufferlib.py --turns {options.turns}", f"{NUM_ENVS} x {ENV_ID}", load)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 Everything runs on one core and in processor time, which is the time that passes where nothing else runs.
 
-python benchmarks/learner.py                          both tables, on one core: ten minutes
-python benchmarks/learner.py --sections minibatch     a minute; the first time JAX is installed below build/peers
+python benchmarks/learner.py                          everything, on one core: a minute or two
+python benchmarks/learner.py --publish                everything, into benchmarks/results and docs/learner.md
+python benchmarks/learner.py --sections minibatch     the first time JAX is installed below build/peers
 python benchmarks/learner.py --sections table --quick
 python benchmarks/learner.py --json results.json      every figure as well
 """
@@ -27,6 +28,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from harness.installation import PEERS_DIRECTORY, InstallationError, Peer, peer_python
+from harness.pages import with_section
 from harness.report import machine_text, table
 from learning.jobs import machine_with_torch
 
@@ -39,6 +41,8 @@ from envfleet.train.algorithms.returns import gae
 from envfleet.train.networks.networks import observe
 
 SECTIONS = ("minibatch", "parts", "table")
+PUBLISHED = Path(__file__).parent / "results" / "learner.json"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "learner.md"
 FEATURES, ACTIONS = 8, 4
 WIDTHS, BATCHES = (32, 64, 128, 256, 512), (64, 256, 1_024, 4_096)
 JAX = Peer("jax", "jax==0.10.2")
@@ -56,17 +60,29 @@ def main() -> None:
     here = machine_with_torch()
     results: dict[str, Any] = {"machine": asdict(here), "kernels": _learner.kernel_names()}
     print(machine_text(here, os.getloadavg()), flush=True)
-    if "minibatch" in options.sections:
-        results["minibatch"] = minibatch_figures(turns, jax=not options.no_peers)
-        print(f"\n{minibatch_text(results['minibatch'])}")
-    if "parts" in options.sections:
-        results["parts"] = parts_figures(turns)
-        print(f"\n{parts_text(results['parts'])}")
-    if "table" in options.sections:
-        results["table"] = table_figures(max(2, turns // 3))
-        print(f"\n{table_text(results['table'])}")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    measures: dict[str, Callable[[], Any]] = {
+        "minibatch": lambda: minibatch_figures(turns, jax=not options.no_peers),
+        "parts": lambda: parts_figures(turns),
+        "table": lambda: table_figures(max(2, turns // 3)),
+    }
+    for section in options.sections:
+        results[section] = measures[section]()
+        print(f"\n{TEXTS[section](results[section])}", flush=True)
+    for file in (options.json, PUBLISHED if options.publish else None):
+        if file is not None:
+            file.write_text(json.dumps(results, indent=2) + "\n")
+    if options.publish:
+        PAGE.write_text(published(PAGE.read_text(), results))
+
+
+def published(page: str, results: Mapping[str, Any]) -> str:
+    """The page with the tables of these results, and where they are from."""
+    machine = results["machine"]
+    source = f"Measured by `python benchmarks/learner.py --publish` on one core ({machine['processor']})."
+    page = with_section(page, "learner source", source)
+    for section in SECTIONS:
+        page = with_section(page, f"learner {section}", TEXTS[section](results[section]))
+    return page
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -74,9 +90,13 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--quick", action="store_true", help="few turns, for a first look")
+    parser.add_argument("--publish", action="store_true", help="write the results and docs/learner.md: all sections")
     parser.add_argument("--no-peers", action="store_true", help="without JAX")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.publish and (options.no_peers or set(options.sections) != set(SECTIONS)):
+        parser.error("--publish needs every section and JAX")
+    return options
 
 
 def minibatch_figures(turns: int, *, jax: bool) -> Figures:
@@ -254,6 +274,9 @@ def table_text(figures: Mapping[str, Figures]) -> str:
         rows.append([str(width), *(f"{cell['torch'] / cell['compiled']:.1f}" for cell in cells)])
     return table(["width", *(f"{batch:,}" for batch in BATCHES)], rows)
 
+
+TEXTS: Mapping[str, Callable[[Any], str]] = {"minibatch": minibatch_text, "parts": parts_text, "table": table_text}
+"""The table of each section."""
 
 if __name__ == "__main__":
     main()

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import bench
+from harness.pages import with_section
 from harness.tables import number
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "own_environment"
 PUBLISHED = ROOT / "benchmarks" / "results" / f"{NAME}.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "compile_an_environment.md")
-BEGIN, END = "<!-- own environment: begin -->", "<!-- own environment: end -->"
+SECTION = "own environment"
 NATIVE, SYNC = "envfleet-native", "gymnasium-sync"
 ENGINES = ("bare", SYNC, "envfleet-sync", "envfleet-process", NATIVE)
 
@@ -37,7 +37,7 @@ def main() -> None:
     if publish:
         result = json.loads(PUBLISHED.read_text())
         for page in PAGES:
-            page.write_text(with_figure(page.read_text(), figure(result, page)))
+            page.write_text(with_section(page.read_text(), SECTION, figure(result, page)))
 
 
 def figure(result: dict[str, Any], page: Path) -> str:
@@ -49,14 +49,6 @@ def figure(result: dict[str, Any], page: Path) -> str:
         f"On {cores} cores 1024 of the example's ponds make {number(native)} steps/s compiled, and {number(sync)}\n"
         f"under Gymnasium's `SyncVectorEnv`: {native / sync:.0f} times as many ([figures]({tables}))."
     )
-
-
-def with_figure(text: str, sentence: str) -> str:
-    """The page with the sentence in the place of the one before."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    if not pattern.search(text):
-        raise ValueError(f"the page has no place for the figure, between {BEGIN} and {END}")
-    return pattern.sub(lambda _: f"{BEGIN}\n{sentence}\n{END}", text)
 
 
 if __name__ == "__main__":

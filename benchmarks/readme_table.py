@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from harness.engines import BARE, ENGINES, LIMIT
+from harness.pages import with_section
 from harness.tables import number
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+SECTION = "benchmark"
 COLUMNS = {
     "Gymnasium": ("Gymnasium",),
     "SB3": ("SB3",),
@@ -37,7 +37,6 @@ def readme_section(result: dict[str, Any], name: str) -> str:
     ]
     return "\n".join(
         [
-            BEGIN,
             *lines,
             "",
             *_sentences(result),
@@ -45,17 +44,13 @@ def readme_section(result: dict[str, Any], name: str) -> str:
             f"![Steps per second of every engine](benchmarks/results/{name}.png)",
             "",
             *_source(result, name),
-            END,
         ]
     )
 
 
 def update_readme(readme: str, section: str) -> str:
     """The README with the section in the place of the one before."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    if not pattern.search(readme):
-        raise ValueError(f"the README has no place for the figures, between {BEGIN} and {END}")
-    return pattern.sub(lambda _: section, readme)
+    return with_section(readme, SECTION, section)
 
 
 def _measured_columns(result: dict[str, Any]) -> list[str]:

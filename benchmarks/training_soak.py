@@ -31,15 +31,23 @@ from harness.machine import this_machine
 from harness.report import table
 
 from envfleet.errors import FleetError
-from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig, resume, train
+from envfleet.train import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig, resume, train
 from envfleet.train.folders.weights import load_tensors
 from envfleet.train.running import run as training_run
 
 SMALL: dict[str, Any] = {"num_envs": 2, "hidden_sizes": (8,), "backend": "sync", "device": "cpu"}
+OFF_POLICY: dict[str, Any] = {
+    "learning_starts": 100,
+    "batch_size": 16,
+    "updates_per_step": 0.5,
+    "total_steps": 600,
+}
 CONFIGS: tuple[TrainConfig, ...] = (
     A2CConfig("CartPole-v1", **SMALL, rollout_steps=32, critic_updates=2, total_steps=3_200),
     PPOConfig("CartPole-v1", **SMALL, rollout_steps=32, minibatch_size=32, epochs=2, total_steps=2_560),
-    SACConfig("Pendulum-v1", **SMALL, learning_starts=100, batch_size=16, updates_per_step=0.5, total_steps=600),
+    SACConfig("Pendulum-v1", **SMALL, **OFF_POLICY),
+    TD3Config("Pendulum-v1", **SMALL, **OFF_POLICY),
+    DQNConfig("CartPole-v1", **SMALL, **OFF_POLICY, priority_exponent=0.6),
 )
 SIGNALS = (signal.SIGKILL,) * 4 + (signal.SIGTERM, signal.SIGINT)
 KILLS_A_RUN = 8
@@ -200,7 +208,10 @@ def differences(whole: Path, run: Path) -> list[str]:
     """What tells a disturbed run from the other, and what it has left behind."""
     found = [] if rows(whole) == rows(run) else ["other rows in metrics.csv"]
     for name, kind in (("actor", "actor weights"), ("critic", "critic weights"), ("checkpoint/latest", "checkpoint")):
-        (one, _), (other, _) = (load_tensors(path / f"{name}.safetensors", kind) for path in (whole, run))
+        files = [path / f"{name}.safetensors" for path in (whole, run)]
+        if name == "critic" and not any(file.exists() for file in files):  # DQN has none
+            continue
+        (one, _), (other, _) = (load_tensors(file, kind) for file in files)
         if one.keys() != other.keys() or any(not one[key].equal(other[key]) for key in one):
             found.append(f"other tensors in {name}")
     partial = [path.name for path in run.rglob("*") if path.name.startswith(".") or path.suffix == ".partial"]

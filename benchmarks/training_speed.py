@@ -1,9 +1,11 @@
 """Training against other libraries on LunarLander-v3: the same steps, the same return, and where our time goes.
 
-python benchmarks/training_speed.py                                     everything, some hours
-python benchmarks/training_speed.py --sections speed                    the same settings only, about an hour
+python benchmarks/training_speed.py                                     everything, about an hour
+python benchmarks/training_speed.py --sections speed                    the same settings only, a quarter of an hour
+python benchmarks/training_speed.py --sections learners                 our compiled learner against torch, two minutes
 python benchmarks/training_speed.py --sections profile --no-peers       half a minute
 python benchmarks/training_speed.py --json results.json                 every figure as well
+python benchmarks/training_speed.py --algos ppo --publish               one algorithm anew, in results and docs
 """
 
 from __future__ import annotations
@@ -18,17 +20,19 @@ from pathlib import Path
 
 from harness.installation import PEERS_DIRECTORY, peer_python
 from harness.installation import peers as known_peers
+from harness.pages import with_section
 from harness.report import machine_text
 from learning.jobs import machine_with_torch
 from peers import contests, verdicts
 from peers.matches import ALGOS, SPEED_ALGOS
+from peers.training_page import SECTION, training_section
 
-SECTIONS = ("speed", "return", "profile")
+SECTIONS = ("speed", "learners", "return", "profile")
 FULL = contests.Plan(
-    steps=100_000,
+    steps=50_000,
     turns=3,
     heat_steps=20_000,
-    heat_rollouts=5,
+    heat_rollouts=3,
     heats=3,
     seeds=(0, 1, 2, 3, 4),
     goals=(200.0, 230.0),
@@ -47,6 +51,8 @@ QUICK = contests.Plan(
 FEWEST_SEEDS = 3
 FLAGS = ("quick", "one_thread", "no_peers", "no_rivals")
 VENV = PEERS_DIRECTORY / "sb3"
+PUBLISHED = Path(__file__).parent / "results" / "training_speed.json"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "training.md"
 
 
 def main() -> None:
@@ -54,8 +60,14 @@ def main() -> None:
     options = parse_arguments()
     report = measure(options, plan_of(options))
     print(f"\n{verdicts.report_text(report)}")
+    if options.publish:
+        options.json, options.add = PUBLISHED, True
     if options.json:
-        options.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+        earlier = json.loads(options.json.read_text()) if options.add and options.json.exists() else {}
+        options.json.write_text(json.dumps(verdicts.merged(earlier, report.as_json()), indent=2) + "\n")
+    if options.publish:
+        section = training_section(json.loads(PUBLISHED.read_text()))
+        PAGE.write_text(with_section(PAGE.read_text(), SECTION, section))
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -75,6 +87,8 @@ def parse_arguments() -> argparse.Namespace:
     add("--no-rivals", action="store_true", help="leave everybody but Stable-Baselines3 out")
     add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers/sb3")
     add("--json", type=Path, metavar="PATH", help="write every figure to this file")
+    add("--publish", action="store_true", help="add the figures to benchmarks/results and write docs/training.md")
+    add("--add", action="store_true", help="keep what the file has of other sections and algorithms")
     options = parser.parse_args()
     for name, value in (("--steps", options.steps), ("--turns", options.turns)):
         if value is not None and value < 1:
@@ -103,7 +117,7 @@ def plan_of(options: argparse.Namespace) -> contests.Plan:
 
 def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report:
     """Run what was asked for."""
-    alone = options.no_peers or set(options.sections) == {"profile"}
+    alone = options.no_peers or set(options.sections) <= {"learners", "profile"}
     python = None if alone else peer_python(known_peers()["sb3"], options.peers_venv, progress)
     here, load_before = machine_with_torch(), os.getloadavg()
     print(machine_text(here, load_before), flush=True)
@@ -130,6 +144,7 @@ def measure(options: argparse.Namespace, plan: contests.Plan) -> verdicts.Report
             for algo in wanted["return"]
             if algo in to_a_return
         ),
+        learners=tuple(contests.compare_learners(algo, plan, progress) for algo in wanted["learners"]),
         load_after=os.getloadavg(),
         plan=plan,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from .matches import Match, Peer, recommended_settings, same_settings
+from .matches import Match, Peer, learner_settings, recommended_settings, same_settings, whole_rollouts
 from .sides import (
     OUR_SCRIPT,
     Limits,
@@ -128,6 +128,21 @@ class SpeedResult:
 
 
 @dataclass(frozen=True)
+class LearnerResult:
+    """Our two learners with the same settings and steps."""
+
+    algo: str
+    steps: int
+    compiled: Runs
+    torch: Runs
+
+    @property
+    def ratio(self) -> float:
+        """The compiled learner's speed as a multiple of torch's, of the medians."""
+        return self.compiled.steps_per_second / self.torch.steps_per_second
+
+
+@dataclass(frozen=True)
 class GoalResult:
     """Each side's recommended settings: the time until the policy is good."""
 
@@ -238,6 +253,19 @@ def _in_turns(
             speed = outcomes[side.name][-1].steps_per_second
             progress(f"{algo}, same settings, turn {turn + 1} of {plan.turns}: {side.name}: {speed:,.0f} steps/s")
     return outcomes
+
+
+def compare_learners(algo: str, plan: Plan, progress: Progress) -> LearnerResult:
+    """Train with the compiled learner and with torch's, in turns."""
+    config = learner_settings(algo)
+    sides: list[Side] = [
+        Ours(OURS, replace(config, learner="compiled")),
+        Ours(OUR_TORCH, replace(config, learner="torch")),
+    ]
+    steps = whole_rollouts(config, plan.steps)
+    outcomes = _in_turns(sides, Limits(steps), plan, {}, progress, algo)
+    compiled, torch = (Runs(name, tuple(found)) for name, found in outcomes.items())
+    return LearnerResult(algo, steps, compiled, torch)
 
 
 def compare_time_to_return(algo: str, plan: Plan, peer_python: str | None, progress: Progress) -> GoalResult:

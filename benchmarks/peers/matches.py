@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig, preset
@@ -48,13 +48,22 @@ class Match:
     @property
     def rollout(self) -> int:
         """Environment steps between two updates of ours."""
-        steps = self.ours.rollout_steps if isinstance(self.ours, (A2CConfig, PPOConfig)) else 1
-        return steps * self.ours.num_envs
+        return rollout_of(self.ours)
 
     def whole_rollouts(self, steps: int) -> int:
-        """About so many steps, that both sides can make to the step; fewer of SAC, which learns from each of them."""
-        wanted = max(_LEAST_SAC_STEPS, steps // _SAC_SHARE) if self.algo == "sac" else steps
-        return max(1, round(wanted / self.rollout)) * self.rollout
+        """About so many steps, that both sides can make to the step."""
+        return whole_rollouts(self.ours, steps)
+
+
+def rollout_of(config: TrainConfig) -> int:
+    """Environment steps between two updates."""
+    return config.num_envs * (config.rollout_steps if isinstance(config, (A2CConfig, PPOConfig)) else 1)
+
+
+def whole_rollouts(config: TrainConfig, steps: int) -> int:
+    """About so many steps, in whole rollouts; fewer of SAC, which learns from each of them."""
+    wanted = max(_LEAST_SAC_STEPS, steps // _SAC_SHARE) if config.algo == "sac" else steps
+    return max(1, round(wanted / rollout_of(config))) * rollout_of(config)
 
 
 _SAC_SHARE, _LEAST_SAC_STEPS = 20, 400
@@ -171,6 +180,20 @@ _SAME_PPO = Match(
 def same_settings(algo: str) -> Match:
     """The same hyperparameters on both sides."""
     return {"a2c": _SAME_A2C, "ppo": _SAME_PPO, "sac": _SAME_SAC}[algo]
+
+
+def learner_settings(algo: str) -> TrainConfig:
+    """What both of our learners are compared with: PPO with settings the field uses, A2C and SAC with our own.
+
+    SAC learns from the first batch on: the random actions before that cost both the same.
+    """
+    if algo == "ppo":
+        return _SAME_PPO.ours
+    if algo == "a2c":
+        return preset(ENV_ID, algo)
+    ours = preset(CONTINUOUS_ID, algo)
+    assert isinstance(ours, SACConfig)
+    return replace(ours, learning_starts=ours.batch_size)
 
 
 def recommended_settings(algo: str) -> Match:

@@ -9,13 +9,13 @@ from typing import Any
 from harness.machine import Machine
 from harness.report import table
 
-from .contests import OUR_TORCH, GoalResult, Plan, ProfileResult, Runs, SpeedResult
-from .matches import ENV_ID, recommended_settings, same_settings
+from .contests import OUR_TORCH, GoalResult, LearnerResult, Plan, ProfileResult, Runs, SpeedResult
+from .matches import ENV_ID, learner_settings, recommended_settings, same_settings
 
 SAME_STEPS = {"a2c": 2.0, "ppo": 12.0, "sac": 2.0}
 """Times Stable-Baselines3's fastest way, by algorithm."""
 THAN_TORCH = {"a2c": 1.7, "ppo": 4.5, "sac": 3.0}
-"""Times our own loop with torch for a learner."""
+"""Times our own loop with torch for a learner, in the section of that name."""
 SAME_RETURN = 3.0
 MOST_SECONDS = 6.0
 """To the lowest of the returns, with our quickest algorithm."""
@@ -48,6 +48,7 @@ class Report:
     speed: tuple[SpeedResult, ...]
     time_to_return: tuple[GoalResult, ...]
     profile: tuple[ProfileResult, ...]
+    learners: tuple[LearnerResult, ...] = ()
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -56,6 +57,7 @@ class Report:
         to_goal = [result for result in self.time_to_return if result.theirs]
         found = [_speed_verdict(result) for result in speed]
         found += [verdict for result in speed for verdict in _rival_verdicts(result)]
+        found += [_learner_verdict(result) for result in self.learners]
         found += [_goal_verdict(result, self.plan.goals[0]) for result in to_goal]
         return [*found, _seconds_verdict(to_goal, self.plan.goals[0])] if to_goal else found
 
@@ -67,9 +69,19 @@ class Report:
             "env_id": ENV_ID,
             "settings": {
                 "same": [asdict(same_settings(result.algo)) for result in self.speed],
+                "learners": {result.algo: asdict(learner_settings(result.algo)) for result in self.learners},
                 "recommended": [asdict(recommended_settings(result.algo)) for result in self.time_to_return],
             },
             "speed": [_speed_json(result) for result in self.speed],
+            "learners": [
+                {
+                    "algo": result.algo,
+                    "steps": result.steps,
+                    "contestants": [_runs_json(result.compiled), _runs_json(result.torch)],
+                    "ratio": result.ratio,
+                }
+                for result in self.learners
+            ],
             "time_to_return": [_goal_json(result, self.plan.goals) for result in self.time_to_return],
             "profile": [
                 {**asdict(result), "shares": result.shares, "steps_per_second": result.steps_per_second}
@@ -79,6 +91,25 @@ class Report:
             "all_met": all(verdict.met for verdict in verdicts) if verdicts else None,
         }
         return {name: _finite(value) for name, value in plain.items()}
+
+
+def merged(earlier: dict[str, Any], today: dict[str, Any]) -> dict[str, Any]:
+    """Today's report as JSON, with what an earlier one has of other sections and algorithms, and with its command.
+
+    Contestants that are compared were measured in one run all the same: a section of an algorithm is never mixed.
+    """
+    if not earlier:
+        return {**today, "commands": [today["command"]]}
+    found = {**today, "commands": [*earlier.get("commands", [earlier["command"]]), today["command"]]}
+    for section in ("speed", "learners", "time_to_return", "profile"):
+        measured = {result["algo"] for result in today[section]}
+        found[section] = [result for result in earlier.get(section, []) if result["algo"] not in measured]
+        found[section] = sorted([*found[section], *today[section]], key=lambda result: str(result["algo"]))
+    claims = {verdict["claim"] for verdict in today["requirements"]}
+    kept = [verdict for verdict in earlier["requirements"] if verdict["claim"] not in claims]
+    found["requirements"] = [*kept, *today["requirements"]]
+    found["all_met"] = all(verdict["met"] for verdict in found["requirements"])
+    return found
 
 
 def report_text(report: Report) -> str:
@@ -108,6 +139,7 @@ def _missing_text(report: Report) -> str:
 
 def _summary_text(report: Report) -> str:
     rows = [_speed_row(result) for result in report.speed]
+    rows += [_learner_row(result) for result in report.learners]
     rows += [_goal_row(result, goal) for result in report.time_to_return for goal in report.plan.goals]
     return table([ENV_ID, "envfleet", "Stable-Baselines3", "times faster"], rows) if rows else ""
 
@@ -120,6 +152,15 @@ def _speed_row(result: SpeedResult) -> list[str]:
         f"{result.ours.steps_per_second:,.0f}",
         theirs,
         f"{result.ratio:.2f}{spread}" if result.ratio else "",
+    ]
+
+
+def _learner_row(result: LearnerResult) -> list[str]:
+    return [
+        f"{result.algo.upper()}, our learners, {result.steps:,} steps: steps/s",
+        f"{result.compiled.steps_per_second:,.0f}",
+        f"{result.torch.steps_per_second:,.0f} (envfleet with torch)",
+        f"{result.ratio:.2f}",
     ]
 
 
@@ -182,14 +223,21 @@ def _speed_verdict(result: SpeedResult) -> Verdict:
 
 
 def _rival_verdicts(result: SpeedResult) -> list[Verdict]:
-    """Our own loop with torch, and every other library, which we have to be ahead of."""
+    """Every other library, which we have to be ahead of."""
     found = []
     for runs in result.others:
-        needed = THAN_TORCH[result.algo] if runs.name == OUR_TORCH else 1.0
+        if runs.name == OUR_TORCH:
+            continue
         ratio = result.times_faster_than(runs.name)
-        met = ratio is not None and ratio >= needed
-        found.append(Verdict(f"{result.algo}: times the steps/s of {runs.name}", needed, ratio, False, met))
+        met = ratio is not None and ratio >= 1.0
+        found.append(Verdict(f"{result.algo}: times the steps/s of {runs.name}", 1.0, ratio, False, met))
     return found
+
+
+def _learner_verdict(result: LearnerResult) -> Verdict:
+    needed = THAN_TORCH[result.algo]
+    claim = f"{result.algo}: times the steps/s of {OUR_TORCH}"
+    return Verdict(claim, needed, result.ratio, False, result.ratio >= needed)
 
 
 def _seconds_verdict(results: list[GoalResult], goal: float) -> Verdict:

@@ -4,39 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, TypeAlias
 
-from harness.report import table
+from harness.gains import Result
 
 ENV_ID = "LunarLander-v3"
 
 Turn: TypeAlias = Callable[[], int]
 Sides: TypeAlias = Mapping[str, Callable[[int], Any]]
 Loops: TypeAlias = Mapping[str, Callable[[Any], Turn]]
-
-
-@dataclass
-class Result:
-    """Steps per second of each turn, by side."""
-
-    library: str
-    what: str
-    baseline: str
-    speeds: dict[str, list[float]] = field(default_factory=dict)
-
-    def ratio(self, side: str) -> float:
-        """The median over the turns of how much faster than the baseline the side was."""
-        return median(mine / other for mine, other in zip(self.speeds[side], self.speeds[self.baseline], strict=True))
-
-    def text(self) -> str:
-        """As a table."""
-        rows = [
-            [side, f"{median(speeds):,.0f}", f"{min(speeds):,.0f} to {max(speeds):,.0f}", f"{self.ratio(side):.2f}"]
-            for side, speeds in self.speeds.items()
-        ]
-        return table([f"{self.library}: {self.what}", "steps/s", "turns", f"/ {self.baseline}"], rows)
 
 
 def measure(result: Result, sides: Sides, prepare: Callable[[Any], Turn], num_envs: int, turns: int) -> None:

@@ -19,7 +19,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from selection import left_to_test_all
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import compare  # noqa: E402
@@ -43,6 +44,7 @@ from harness import (  # noqa: E402
 from harness.adapters import bare, gymnasium_fleets, loops  # noqa: E402
 from harness.environments import BUSY, BusyEnv, DictImageEnv, MegabyteEnv  # noqa: E402
 from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet  # noqa: E402
+from harness.pages import section_of, with_section  # noqa: E402
 from harness.workloads import HEADLINE, WORKLOADS, Workload, batched_actions  # noqa: E402
 
 PROCESS, CALLER = engines.ENVFLEET_PROCESS, engines.ENVFLEET_CALLER
@@ -143,8 +145,8 @@ def test_the_headline_shows_the_fastest_of_a_family(tiny_run: Tiny) -> None:
     (row,) = [line for line in section.splitlines() if line.startswith("| 2 x CartPole-v1 |")]
     assert f"| {tables.number(gymnasiums)} |" in row
     assert row.endswith(f"| {ours / gymnasiums:.2f} |")
-    readme = f"before\n{readme_table.BEGIN}\nold\n{readme_table.END}\nafter"
-    assert readme_table.update_readme(readme, section) == f"before\n{section}\nafter"
+    readme = with_section((ROOT / "README.md").read_text(), readme_table.SECTION, "old")
+    assert section_of(readme_table.update_readme(readme, section), readme_table.SECTION) == section
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -606,13 +608,18 @@ def pond_result(native: float, sync: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("page", own_environment.PAGES, ids=lambda page: page.name)
 def test_the_figure_of_an_own_environment_has_a_place_in_the_page(page: Path) -> None:
-    text = own_environment.with_figure(page.read_text(), own_environment.figure(pond_result(6e7, 2e5), page))
+    text = with_section(page.read_text(), own_environment.SECTION, own_environment.figure(pond_result(6e7, 2e5), page))
     assert "60M steps/s compiled, and 200k\nunder" in text
     (link,) = re.findall(r"300 times as many \(\[figures\]\((.*)\)\)", text)
     assert (page.parent / link).resolve() == own_environment.PUBLISHED.with_suffix(".md")
-    assert own_environment.with_figure(text, "less") != text
-    with pytest.raises(ValueError, match="no place for the figure"):
-        own_environment.with_figure("nothing", "300 times")
+
+
+def test_a_section_of_a_page_takes_the_place_of_the_one_before() -> None:
+    page = with_section("a\n<!-- one: begin -->\nold\n<!-- one: end -->\nb\n", "one", "new\n\\1")
+    assert page == "a\n<!-- one: begin -->\nnew\n\\1\n<!-- one: end -->\nb\n"
+    assert section_of(page, "one") == "new\n\\1"
+    with pytest.raises(ValueError, match="no place for <!-- two: begin -->"):
+        with_section(page, "two", "new")
 
 
 @pytest.mark.skipif(not own_environment.PUBLISHED.exists(), reason="not published yet")

@@ -1,0 +1,127 @@
+"""The section on training speed in docs/training.md, from the results of training_speed.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from harness.report import table
+
+SECTION = "training-speed"
+COLUMNS = {
+    "envfleet": "envfleet",
+    "envfleet, learner='torch'": "with torch",
+    "plain torch loop, as CleanRL's": "plain torch loop",
+    "SBX (JAX)": "SBX (JAX)",
+    "PufferLib's workers, plain torch loop": "PufferLib's workers",
+    "rlox": "rlox",
+}
+"""Contestants in the order of the columns; Stable-Baselines3's fastest way stands after ours."""
+
+Result = Mapping[str, Any]
+
+
+def training_section(found: Result) -> str:
+    """Every table, and where it is from."""
+    machine = found["machine"]
+    commands = "\n".join(f"- `{command}`" for command in dict.fromkeys(found["commands"]))
+    parts = [
+        f"Measured on {machine['usable_cores']} cores ({machine['processor']}), medians of turns taken in turn\n"
+        f"([every figure](../benchmarks/results/training_speed.json)), by\n\n{commands}",
+        _speeds(found["speed"]),
+        _learners(found["learners"]),
+        _returns(found["time_to_return"]),
+        _shares(found["profile"]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _speeds(results: list[Result]) -> str:
+    if not results:
+        return ""
+    rows = []
+    for result in results:
+        speeds = {runs["name"]: runs["steps_per_second"] for runs in result["contestants"]}
+        cells = [_count(speeds.get(name)) for name in COLUMNS]
+        theirs = speeds.get(result["best_peer"])
+        low, high = min(result["ratios"]), max(result["ratios"])
+        rows.append(
+            [
+                f"{result['algo'].upper()}, {result['steps']:,} steps",
+                *cells[:2],
+                _count(theirs),
+                *cells[2:],
+                f"{result['ratio']:.1f} ({low:.1f} to {high:.1f})",
+            ]
+        )
+    names = list(COLUMNS.values())
+    header = ["steps/s, the same settings", *names[:2], "Stable-Baselines3", *names[2:], "times Stable-Baselines3"]
+    return f"{table(header, rows)}\n\n{_missing(results)}".rstrip()
+
+
+def _missing(results: Iterable[Result]) -> str:
+    """Who could not take part though it has the algorithm."""
+    found = [
+        f"{name} ({result['algo'].upper()}): {why}"
+        for result in results
+        for name, why in result["missing"].items()
+        if not why.startswith("has no")
+    ]
+    return f"Could not take part: {'; '.join(found)}." if found else ""
+
+
+def _learners(results: list[Result]) -> str:
+    if not results:
+        return ""
+    rows = [
+        [
+            f"{result['algo'].upper()}, {result['steps']:,} steps",
+            *(_count(runs["steps_per_second"]) for runs in result["contestants"]),
+            f"{result['ratio']:.1f}",
+        ]
+        for result in results
+    ]
+    return table(["steps/s, PPO as above, A2C and SAC as preset", "compiled learner", "torch", "times"], rows)
+
+
+def _returns(results: list[Result]) -> str:
+    rows = []
+    for result in results:
+        for goal in result["contestants"][0]["seconds_to"]:
+            for runs in result["contestants"]:
+                seconds = sorted(_seconds_to(outcome, float(goal)) or float("inf") for outcome in runs["outcomes"])
+                name = "envfleet" if runs is result["contestants"][0] else f"Stable-Baselines3, {runs['name']}"
+                middle = seconds[len(seconds) // 2]
+                each = ", ".join("never" if found == float("inf") else f"{found:.0f}" for found in seconds)
+                rows.append(
+                    [
+                        f"{result['algo'].upper()} to {goal}",
+                        name,
+                        "not reached" if middle == float("inf") else f"{middle:.1f}",
+                        each,
+                    ]
+                )
+    return table(["seconds to a mean return", "who", "median", "every seed"], rows) if rows else ""
+
+
+def _seconds_to(outcome: Result, goal: float) -> float | None:
+    return next((reached["seconds"] for reached in outcome["reached"] if reached["goal"] == goal), None)
+
+
+def _shares(results: list[Result]) -> str:
+    if not results:
+        return ""
+    parts = list(dict.fromkeys(part for result in results for part in result["shares"]))
+    rows = [
+        [
+            result["algo"].upper(),
+            *(f"{result['shares'][part]:.0%}" if part in result["shares"] else "" for part in parts),
+            _count(result["steps_per_second"]),
+        ]
+        for result in results
+    ]
+    return f"Where the time goes, with the presets of LunarLander-v3:\n\n{table(['', *parts, 'steps/s'], rows)}"
+
+
+def _count(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
