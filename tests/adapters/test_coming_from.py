@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ from coming_from import FOLDER, blocks_of, run_block
 
 import envfleet.adapters
 
-sys.path.append(str(Path(__file__).parents[1] / "interop"))
+sys.path += [str(Path(__file__).parents[1] / "interop"), str(Path(__file__).parents[2] / "benchmarks")]
+from harness import gains
 from libraries import LIBRARIES
 
 ROOT = FOLDER.parents[1]
@@ -73,3 +75,31 @@ def test_links_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_measured_tables_are_those_of_the_committed_results() -> None:
+    kept = json.loads(gains.KEPT.read_text())
+    assert {page.stem for page in PAGES if gains.BEGIN in page.read_text()} == set(kept)
+    for name, entry in kept.items():
+        text = (FOLDER / f"{name}.md").read_text()
+        assert gains.updated(text, gains.section(entry)) == text, f"{entry['command']} --publish"
+        script = entry["command"].partition("benchmarks/")[2].split()[0]
+        assert f"benchmarks/{script}" in text, f"{name} does not say what measures it"
+
+
+def test_a_table_shows_medians_and_ratios_within_turns() -> None:
+    speeds = {"theirs": [100.0, 50.0, 200.0], "ours": [300.0, 100.0, 800.0]}
+    entry = {
+        "fleet": "2 x CartPole-v1",
+        "date": "2026-01-02",
+        "load_before": [0.25, 0, 0],
+        "machine": {"usable_cores": 2, "processor": "a processor"},
+        "results": [{"library": "some", "what": "stepping", "baseline": "theirs", "speeds": speeds}],
+    }
+    section = gains.section(entry)
+    assert "| theirs | 100 (1.00) |\n| ours | 300 (3.00) |" in section
+    page = gains.updated("# a\n\n## How fast\n\nb\n\n## c\n", section)
+    assert page == f"# a\n\n## How fast\n\nb\n\n{section}\n\n## c\n"
+    assert gains.updated(page.replace("300", "200"), section) == page
+    with pytest.raises(ValueError, match="no place"):
+        gains.updated("nothing", section)

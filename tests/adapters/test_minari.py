@@ -15,11 +15,14 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 import envfleet
-from envfleet.train import SACConfig, Transitions, evaluate, load_agent, resume, train
+from envfleet.train import DQNConfig, SACConfig, Task, Transitions, evaluate, load_agent, resume, train
 
 minari = pytest.importorskip("minari")
 
 from envfleet.adapters.minari import MinariRecorder, record, replay_from  # noqa: E402
+from envfleet.train.algorithms.dqn import DQN  # noqa: E402
+from envfleet.train.folders.checkpoint import load_checkpoint  # noqa: E402
+from envfleet.train.folders.folder import RunFolder  # noqa: E402
 
 MODES = list(AutoresetMode)
 CPU = torch.device("cpu")
@@ -365,6 +368,20 @@ class TestDemonstrations:
         assert resume(stopped.run_dir, progress=False).finished
         seen = np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
         np.testing.assert_array_equal(load_agent(stopped.run_dir).act(seen), load_agent(whole.run_dir).act(seen))
+
+    def test_dqn_begins_with_choices(self, tmp_path: Path) -> None:
+        with envfleet.make_vec("CartPole-v1", 2, "sync") as envs:
+            recorded = record(envs, lambda _: envs.action_space.sample(), 20, "cartpole/random-v0", seed=0)
+        settings: dict[str, Any] = {"num_envs": 2, "backend": "sync", "hidden_sizes": (8,), "learning_starts": 8}
+        config = DQNConfig("CartPole-v1", **settings, total_steps=64, demonstrations="cartpole/random-v0")
+        run = train(config, run_dir=tmp_path / "run", progress=False).run_dir
+        checkpoint = load_checkpoint(RunFolder(run))
+        assert checkpoint is not None
+        assert len(checkpoint.group("extra")["replay.rewards"]) == recorded.total_steps + 64
+        other = Task(recorded.observation_space, spaces.Discrete(2, start=1), 2, CPU)
+        said = r"with actions Discrete\(2\), but in this run they are Discrete\(2, start=1\)"
+        with pytest.raises(ValueError, match=said):
+            DQN(config, other)
 
     def test_a_dataset_of_another_environment_is_refused(self, tmp_path: Path) -> None:
         with envfleet.make_vec("Pendulum-v1", 2, "sync", max_episode_steps=5) as envs:

@@ -98,6 +98,7 @@ def main() -> None:
     faulthandler.register(signal.SIGALRM, chain=True)
     over = threading.Event()
     thread = threading.Thread(target=keep_computing, args=(over,))
+    print(0, flush=True)
     if context != "fork":
         thread.start()
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+from harness.contestant import NOT_INHERITED
 from harness.installation import InstallationError, Peer, interop_python, peers
 
-__all__ = ["INTEROP", "LIBRARIES", "PATIENCE", "InstallationError", "Peer", "interop_python", "named"]
+__all__ = ["INTEROP", "LIBRARIES", "PATIENCE", "InstallationError", "Peer", "inherited", "interop_python", "named"]
 
 INTEROP = "ENVFLEET_INTEROP"
 """Set where the tests of a library run: elsewhere they are not collected."""
@@ -27,7 +29,9 @@ LIBRARIES = (
     ),
     Peer("robotics", "gymnasium-robotics==1.4.2", beside=("mujoco==3.3.7",)),  # its robots fail with later ones
     Peer("dm_control", "shimmy[dm-control]==2.0.1", beside=("mujoco==3.17.0",)),  # Shimmy fails with 4.0
-    Peer("jax", "jax==0.10.2"),
+    Peer("jax", "jax==0.10.2", beside=("flax==0.12.8",)),  # which Gymnasium's phys2d environments are written with
+    Peer("gymnax", "gymnax==1.0.1", before=("six==1.17.0", "jax==0.10.2")),  # it imports six and does not ask for it
+    Peer("brax", "brax==0.14.2", before=("jax==0.10.2",)),
     Peer(
         "sb3_zoo",
         "rl_zoo3==2.9.2",
@@ -65,3 +69,12 @@ def named(name: str) -> Peer:
     if name not in by_name:
         raise KeyError(f"there is no library {name!r}; there are {', '.join(by_name)}")
     return by_name[name]
+
+
+def inherited() -> dict[str, str]:
+    """What a program with such a library inherits of our environment variables.
+
+    Nothing is compiled when it is installed. A process that may not keep what it has compiled would compile torch and
+    JAX at each import: a fleet whose workers import both took a minute then, beside other programs.
+    """
+    return {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}

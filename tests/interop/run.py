@@ -11,13 +11,12 @@ working tree.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from libraries import INTEROP, LIBRARIES, PATIENCE, InstallationError, Peer, interop_python, named
+from libraries import INTEROP, LIBRARIES, PATIENCE, InstallationError, Peer, inherited, interop_python, named
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -34,10 +33,14 @@ def main() -> None:
     for name in names:
         if name not in known:
             parser.error(f"there is no library {name!r}; there are {', '.join(known)}")
-    outcomes = {name: outcome(named(name), for_pytest) for name in names}
-    for name, problem in outcomes.items():
-        print(f"{name:16} {named(name).package:28} {problem or 'passed'}")
-    sys.exit(any(outcomes.values()))
+    outcomes = {}
+    for name in names:
+        begun = time.monotonic()
+        problem = outcome(named(name), for_pytest)
+        outcomes[name] = problem, time.monotonic() - begun
+    for name, (problem, seconds) in outcomes.items():
+        print(f"{name:16} {named(name).package:28} {seconds:5.0f} s  {problem or 'passed'}")
+    sys.exit(any(problem for problem, _ in outcomes.values()))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
@@ -59,13 +62,11 @@ def outcome(library: Peer, for_pytest: list[str]) -> str:
     # What libraries say to each other when they are imported is not ours to mend.
     settings += [f"-Wignore::{kind}" for kind in ("DeprecationWarning", "FutureWarning")]
     command = [python, "-m", "pytest", *settings, *for_pytest, *files]
-    begun = time.monotonic()
     try:
-        code = subprocess.run(command, cwd=ROOT, env={**os.environ, INTEROP: "1"}, timeout=MOST_SECONDS).returncode
+        code = subprocess.run(command, cwd=ROOT, env={**inherited(), INTEROP: "1"}, timeout=MOST_SECONDS).returncode
     except subprocess.TimeoutExpired:
         return f"FAILED: not finished within {MOST_SECONDS:.0f} s"
-    seconds = f"after {time.monotonic() - begun:.0f} s"
-    return f"FAILED {seconds}: pytest ended with {code}" if code else ""
+    return f"FAILED: pytest ended with {code}" if code else ""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-# ruff: noqa: C901, E501, N806, PT011, PT028, RUF059  as they are
+# ruff: noqa: C901, E501, N806, PT011, PT028  as they are
 """Tianshou's own tests of vector environments and collectors, from its test/base/test_env.py and test_collector.py.
 
 MIT License, Copyright (c) 2022 Tianshou contributors. Their classes of vector environments are fleets here. Left out:
@@ -157,51 +157,28 @@ def test_venv_wrapper_gym(cls: Any, num_envs: int = 4) -> None:
     envs.close()
 
 
+def observations_of(env: Any, action_list: list[Any]) -> list[Any]:
+    """Observations of all steps, and of the resets between them."""
+    obs, _ = env.reset()
+    found = [obs]
+    for action in action_list:
+        obs, _, terminated, truncated, _ = env.step(action)
+        found.append(obs)
+        done = np.logical_or(terminated, truncated)
+        if np.any(done):
+            obs, _ = env.reset(np.where(done)[0])
+            found.append(obs)
+    return found
+
+
 def run_align_norm_obs(
     raw_env: Any,
     train_env: VectorEnvNormObs,
     test_env: VectorEnvNormObs,
     action_list: list[Any],
 ) -> None:
-    def reset_result_to_obs(
-        reset_result: Any,
-    ) -> Any:
-        """Extract observation from reset result (result is possibly a tuple containing info)."""
-        if isinstance(reset_result, tuple) and len(reset_result) == 2:
-            obs, _ = reset_result
-        else:
-            obs = reset_result  # type: ignore
-        return obs
-
     eps = np.finfo(np.float32).eps.item()
-    raw_reset_result = raw_env.reset()
-    train_reset_result = train_env.reset()
-    initial_raw_obs = reset_result_to_obs(raw_reset_result)  # type: ignore
-    initial_train_obs = reset_result_to_obs(train_reset_result)  # type: ignore
-    raw_obs, train_obs = [initial_raw_obs], [initial_train_obs]
-    for action in action_list:
-        step_result = raw_env.step(action)
-        if len(step_result) == 5:
-            obs, rew, terminated, truncated, info = step_result
-            done = np.logical_or(terminated, truncated)
-        else:
-            obs, rew, done, info = step_result  # type: ignore
-        raw_obs.append(obs)
-        if np.any(done):
-            reset_result = raw_env.reset(np.where(done)[0])
-            obs = reset_result_to_obs(reset_result)  # type: ignore
-            raw_obs.append(obs)
-        step_result = train_env.step(action)
-        if len(step_result) == 5:
-            obs, rew, terminated, truncated, info = step_result
-            done = np.logical_or(terminated, truncated)
-        else:
-            obs, rew, done, info = step_result  # type: ignore
-        train_obs.append(obs)
-        if np.any(done):
-            reset_result = train_env.reset(np.where(done)[0])
-            obs = reset_result_to_obs(reset_result)  # type: ignore
-            train_obs.append(obs)
+    raw_obs, train_obs = observations_of(raw_env, action_list), observations_of(train_env, action_list)
     ref_rms = RunningMeanStd()
     for ro, to in zip(raw_obs, train_obs, strict=True):
         ref_rms.update(ro)
@@ -211,22 +188,7 @@ def run_align_norm_obs(
     assert np.allclose(ref_rms.var, train_env.get_obs_rms().var)
     assert np.allclose(ref_rms.mean, test_env.get_obs_rms().mean)
     assert np.allclose(ref_rms.var, test_env.get_obs_rms().var)
-    reset_result = test_env.reset()
-    obs = reset_result_to_obs(reset_result)  # type: ignore
-    test_obs = [obs]
-    for action in action_list:
-        step_result = test_env.step(action)
-        if len(step_result) == 5:
-            obs, rew, terminated, truncated, info = step_result
-            done = np.logical_or(terminated, truncated)
-        else:
-            obs, rew, done, info = step_result  # type: ignore
-        test_obs.append(obs)
-        if np.any(done):
-            reset_result = test_env.reset(np.where(done)[0])
-            obs = reset_result_to_obs(reset_result)  # type: ignore
-            test_obs.append(obs)
-    for ro, to in zip(raw_obs, test_obs, strict=True):
+    for ro, to in zip(raw_obs, observations_of(test_env, action_list), strict=True):
         no = (ro - ref_rms.mean) / np.sqrt(ref_rms.var + eps)
         assert np.allclose(no, to)
 
@@ -367,15 +329,31 @@ def async_collector_and_env_lens(request: pytest.FixtureRequest) -> Any:
 
     venv = request.param(env_fns, wait_num=len(env_fns) - 1)
     policy = MaxActionPolicy()
-    bufsize = 60
     async_collector = AsyncCollector(
         policy,
         venv,
-        VectorReplayBuffer(total_size=bufsize * 4, buffer_num=4),
+        VectorReplayBuffer(total_size=BUFSIZE * 4, buffer_num=4),
     )
     async_collector.reset()
     yield async_collector, env_lens
     venv.close()
+
+
+BUFSIZE = 60
+
+
+def check_episodes(collector: AsyncCollector, lens: Any, ptr: list[int]) -> None:
+    """Check buffer data, obs and obs_next, env_id of the episodes just collected, from ``ptr`` on; moves ``ptr``."""
+    for i, count in enumerate(np.bincount(lens, minlength=6)[2:]):
+        env_len = i + 2
+        total = env_len * count
+        indices = np.arange(ptr[i], ptr[i] + total) % BUFSIZE
+        ptr[i] = (ptr[i] + total) % BUFSIZE
+        seq = np.arange(env_len)
+        buf = collector.buffer.buffers[i]
+        assert np.all(buf.info.env_id[indices] == i)
+        assert np.all(buf.obs[indices].reshape(count, env_len) == seq)
+        assert np.all(buf.obs_next[indices].reshape(count, env_len) == seq + 1)
 
 
 class TestAsyncCollector:
@@ -423,64 +401,32 @@ class TestAsyncCollector:
     ) -> None:
         c1, _ = async_collector_and_env_lens
         ptr = [0, 0, 0, 0]
-        bufsize = 60
         for n_episode in range(1, 30):
             result = c1.collect(n_episode=n_episode)
             assert result.n_collected_episodes >= n_episode
-            # check buffer data, obs and obs_next, env_id
-            for i, count in enumerate(np.bincount(result.lens, minlength=6)[2:]):
-                env_len = i + 2
-                total = env_len * count
-                indices = np.arange(ptr[i], ptr[i] + total) % bufsize
-                ptr[i] = (ptr[i] + total) % bufsize
-                seq = np.arange(env_len)
-                buf = c1.buffer.buffers[i]
-                assert np.all(buf.info.env_id[indices] == i)
-                assert np.all(buf.obs[indices].reshape(count, env_len) == seq)
-                assert np.all(buf.obs_next[indices].reshape(count, env_len) == seq + 1)
+            check_episodes(c1, result.lens, ptr)
 
     def test_enough_episodes_and_correct_obs_indices_and_obs_next_iterative_collection_cycles_n_step(
         self,
         async_collector_and_env_lens: tuple[AsyncCollector, list[int]],
     ) -> None:
         c1, _ = async_collector_and_env_lens
-        bufsize = 60
         ptr = [0, 0, 0, 0]
         for n_step in range(1, 15):
             result = c1.collect(n_step=n_step)
             assert result.n_collected_steps >= n_step
-            for i, count in enumerate(np.bincount(result.lens, minlength=6)[2:]):
-                env_len = i + 2
-                total = env_len * count
-                indices = np.arange(ptr[i], ptr[i] + total) % bufsize
-                ptr[i] = (ptr[i] + total) % bufsize
-                seq = np.arange(env_len)
-                buf = c1.buffer.buffers[i]
-                assert np.all(buf.info.env_id[indices] == i)
-                assert np.all(buf.obs[indices].reshape(count, env_len) == seq)
-                assert np.all(buf.obs_next[indices].reshape(count, env_len) == seq + 1)
+            check_episodes(c1, result.lens, ptr)
 
     def test_enough_episodes_and_correct_obs_indices_and_obs_next_iterative_collection_cycles_first_n_episode_then_n_step(
         self,
         async_collector_and_env_lens: tuple[AsyncCollector, list[int]],
     ) -> None:
         c1, _ = async_collector_and_env_lens
-        bufsize = 60
         ptr = [0, 0, 0, 0]
         for n_episode in range(1, 30):
             result = c1.collect(n_episode=n_episode)
             assert result.n_collected_episodes >= n_episode
-            # check buffer data, obs and obs_next, env_id
-            for i, count in enumerate(np.bincount(result.lens, minlength=6)[2:]):
-                env_len = i + 2
-                total = env_len * count
-                indices = np.arange(ptr[i], ptr[i] + total) % bufsize
-                ptr[i] = (ptr[i] + total) % bufsize
-                seq = np.arange(env_len)
-                buf = c1.buffer.buffers[i]
-                assert np.all(buf.info.env_id[indices] == i)
-                assert np.all(buf.obs[indices].reshape(count, env_len) == seq)
-                assert np.all(buf.obs_next[indices].reshape(count, env_len) == seq + 1)
+            check_episodes(c1, result.lens, ptr)
         # test async n_step, for now the buffer should be full of data, thus no bincount stuff as above
         for n_step in range(1, 15):
             result = c1.collect(n_step=n_step)

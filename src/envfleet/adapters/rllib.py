@@ -23,18 +23,18 @@ from typing import Any, final
 from gymnasium.vector import AutoresetMode
 
 from envfleet._single import Wrapper
-from envfleet.adapters._settled import settled_arguments
+from envfleet.adapters._settled import FleetRecipe, SettledMode
 from envfleet.backends import BackendName
-from envfleet.make import EnvReference, make_vec
+from envfleet.make import EnvReference
 from envfleet.vector.vector_env import FleetVectorEnv
 
 __all__ = ["FleetCreator", "creator"]
 
 _NUM_ENVS = "num_envs"
-_SETTLED = {"autoreset_mode": AutoresetMode.NEXT_STEP, "copy": True}
-_WHY = (
+_SETTLED = SettledMode(
+    AutoresetMode.NEXT_STEP,
     "RLlib takes the last observation of an episode from the step that ends it, which is NEXT_STEP, and keeps "
-    "observations beyond the next step. In another mode it would train on other data without a word"
+    "observations beyond the next step. In another mode it would train on other data without a word",
 )
 
 
@@ -58,13 +58,7 @@ def creator(
     Raises:
         ValueError: The autoreset mode is not NEXT_STEP, or ``copy`` is False.
     """
-    return FleetCreator(
-        id,
-        backend,
-        settled_arguments(_SETTLED, vector_kwargs or {}, "vector_kwargs", _WHY),
-        tuple(wrappers or ()),
-        settled_arguments(_SETTLED, arguments, "creator(...)", _WHY),
-    )
+    return FleetCreator(FleetRecipe.checked(_SETTLED, id, backend, vector_kwargs, wrappers, arguments))
 
 
 @final
@@ -72,11 +66,7 @@ def creator(
 class FleetCreator:
     """Makes a fleet from the context that RLlib gives; see :func:`creator`."""
 
-    id: EnvReference
-    backend: BackendName
-    vector_kwargs: Mapping[str, Any]
-    wrappers: tuple[Wrapper, ...]
-    arguments: Mapping[str, Any]
+    recipe: FleetRecipe
 
     def __call__(self, context: Mapping[str, Any]) -> FleetVectorEnv:
         """A fleet of as many environments as RLlib wants in one env runner.
@@ -90,11 +80,4 @@ class FleetCreator:
                 '    config.env_runners(num_envs_per_env_runner=16, gym_env_vectorize_mode="vector_entry_point")'
             )
         configured = {key: value for key, value in context.items() if key != _NUM_ENVS}
-        return make_vec(
-            self.id,
-            context[_NUM_ENVS],
-            self.backend,
-            self.vector_kwargs,
-            self.wrappers,
-            **{**self.arguments, **settled_arguments(_SETTLED, configured, "env_config", _WHY)},
-        )
+        return self.recipe.make(context[_NUM_ENVS], _SETTLED.checked(configured, "env_config"))

@@ -25,9 +25,9 @@ from gymnasium.vector import AutoresetMode
 
 from envfleet._single import Wrapper
 from envfleet.adapters._info_rows import info_rows
-from envfleet.adapters._settled import settled_arguments
+from envfleet.adapters._settled import FleetRecipe, SettledMode
 from envfleet.backends import BackendName
-from envfleet.make import EnvReference, make_vec
+from envfleet.make import EnvReference
 from envfleet.vector.arguments import positive_integer
 from envfleet.vector.infos import Info
 
@@ -45,10 +45,10 @@ except ModuleNotFoundError as error:
 
 __all__ = ["FleetCreator", "FleetOfAgents", "creator"]
 
-_SETTLED = {"autoreset_mode": AutoresetMode.SAME_STEP, "copy": True}
-_WHY = (
+_SETTLED = SettledMode(
+    AutoresetMode.SAME_STEP,
     "Sample Factory takes the first observation of the next episode in the step that ends one, which is SAME_STEP, and "
-    "keeps observations beyond the next step"
+    "keeps observations beyond the next step",
 )
 
 
@@ -74,14 +74,8 @@ def creator(
     Raises:
         ValueError: The autoreset mode is not SAME_STEP, or ``copy`` is False.
     """
-    return FleetCreator(
-        id,
-        positive_integer("num_envs", num_envs),
-        backend,
-        settled_arguments(_SETTLED, vector_kwargs or {}, "vector_kwargs", _WHY),
-        tuple(wrappers or ()),
-        settled_arguments(_SETTLED, arguments, "creator(...)", _WHY),
-    )
+    recipe = FleetRecipe.checked(_SETTLED, id, backend, vector_kwargs, wrappers, arguments)
+    return FleetCreator(recipe, positive_integer("num_envs", num_envs))
 
 
 @final
@@ -89,12 +83,8 @@ def creator(
 class FleetCreator:
     """Makes a fleet whenever Sample Factory asks for an environment; see :func:`creator`."""
 
-    id: EnvReference
+    recipe: FleetRecipe
     num_envs: int
-    backend: BackendName
-    vector_kwargs: Mapping[str, Any]
-    wrappers: tuple[Wrapper, ...]
-    arguments: Mapping[str, Any]
 
     def __call__(
         self,
@@ -111,17 +101,7 @@ class FleetCreator:
             )
         _show_agents()
         drawn = {} if render_mode is None else {"render_mode": render_mode}
-        settled = {"autoreset_mode": AutoresetMode.SAME_STEP.value}
-        return FleetOfAgents(
-            make_vec(
-                self.id,
-                self.num_envs,
-                self.backend,
-                {**self.vector_kwargs, **settled},
-                self.wrappers,
-                **{**self.arguments, **drawn},
-            )
-        )
+        return FleetOfAgents(self.recipe.make(self.num_envs, drawn))
 
 
 @final
