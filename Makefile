@@ -11,7 +11,8 @@ CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find c
 MODULES := $(VENV)/.modules-$(shell find src -name "*.py" | sort | cksum | cut -d " " -f 1)
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test test-all pyright interop oracle wheel-check check format sanitize fuzz aarch64 bench bench-quick bench-compare bench-learning bench-training \
+.PHONY: help train setup test test-all browser screenshots pyright interop oracle wheel-check wheels matrix check format sanitize \
+  fuzz aarch64 aarch64-wheel bench bench-quick bench-compare bench-learning bench-training \
   clean
 
 help:
@@ -19,16 +20,21 @@ help:
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make test-all        the same, and what takes long or repeats at length what others have shown: before a release"
 	@echo "make interop         envfleet with other libraries, each in a virtual environment of its own below build/interop"
+	@echo "make browser         the live page and the report in Chromium, with an accessibility check: two minutes"
+	@echo "make screenshots     take the pictures of both for the docs"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
+	@echo "make wheels          the source distribution and wheels for every Python of this machine, tested: dist/, 15 minutes"
+	@echo "make matrix          those wheels with the oldest and the newest of what pyproject.toml asks for"
 	@echo "make sanitize        run the C++ tests under the address, undefined-behaviour and thread sanitizers, then make fuzz"
 	@echo "make fuzz SEED=0     have sanitized compiled modules take whatever comes, a minute for each program in tests/fuzz"
 	@echo "make aarch64         run the C++ tests for 64-bit ARM, in an emulator"
+	@echo "make aarch64-wheel   build the wheel for 64-bit ARM and test it, in an emulator: after make wheels"
 	@echo "make bench           set everything up, measure every engine, its peers and their trainers on this machine: 40 minutes"
 	@echo "make bench-quick     the same in three minutes, for a first look"
 	@echo "make bench-compare BASE=rev  before and after a change of ours, with instruction counts: five minutes"
-	@echo "make bench-learning  what the algorithms learn, five seeds each: hours"
-	@echo "make bench-training  training against Stable-Baselines3, SBX, PufferLib, rlox and a plain loop: about three hours"
+	@echo "make bench-learning  what the algorithms learn, several seeds each, two at a time: a day"
+	@echo "make bench-training  training against Stable-Baselines3, SBX, PufferLib, rlox and a plain loop: about an hour"
 	@echo "make check           linters and type checker only"
 	@echo "make pyright         another type checker, on a user's program"
 	@echo "make format          lay the code out"
@@ -81,6 +87,24 @@ test-all: check
 interop: setup
 	$(BIN)/python tests/interop/run.py
 
+# The pages in Debian's Chromium, driven by Playwright; axe-core, from npm, looks at them as a screen reader's user would.
+BROWSER := build/browser
+AXE := $(BROWSER)/package/axe.min.js
+
+$(AXE): $(VENV)/.installed
+	@command -v chromium > /dev/null && command -v npm > /dev/null || { \
+	  echo "This needs Chromium and npm: apt-get install chromium npm"; exit 1; }
+	$(INSTALL) "playwright>=1.49"
+	mkdir -p $(BROWSER)
+	cd $(BROWSER) && npm pack --silent axe-core@4.14.0 > /dev/null && tar xzf axe-core-4.14.0.tgz
+	@touch $@
+
+browser: $(AXE)
+	ENVFLEET_BROWSER=1 ENVFLEET_AXE=$(abspath $(AXE)) $(BIN)/python -m pytest tests/browser
+
+screenshots: $(AXE)
+	$(BIN)/python tests/browser/screenshots.py
+
 # The record of what was compared, then the table in the docs that is made from it, then the test that both agree.
 oracle: setup
 	ENVFLEET_WHOLE_EPISODES=1 ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest tests/oracle --ignore tests/oracle/test_parity_table.py \
@@ -90,6 +114,15 @@ oracle: setup
 
 wheel-check: setup
 	ENVFLEET_WHEELS=1 $(BIN)/python -m pytest tests/packaging -s
+
+# Wheels for those who have no compiler: release/wheels.py builds them, tests/packaging/test_dist.py installs and tests them.
+wheels: setup
+	$(BIN)/python release/wheels.py
+	ENVFLEET_DIST=1 $(BIN)/python -m pytest tests/packaging/test_dist.py -s
+
+# Of wheels that are in dist/.
+matrix: setup
+	$(BIN)/python release/matrix.py
 
 # The engine and the compiled environments without Python, as programs that end with an error or not at all.
 CPP_TESTS := $(basename $(notdir $(wildcard cpp/tests/*.cpp)))
@@ -139,6 +172,9 @@ aarch64: setup
 	  timeout 300 qemu-aarch64 $(AARCH64)/$$name; echo "$$name: passes on aarch64"; \
 	done
 
+aarch64-wheel: setup
+	$(BIN)/python release/aarch64.py
+
 format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
@@ -151,7 +187,7 @@ $(VENV)/.bench: $(VENV)/.installed
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py
-	$(BIN)/python benchmarks/adapters.py --json benchmarks/results/adapters.json
+	$(BIN)/python benchmarks/adapters.py --publish
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py --quick --output build/bench
@@ -160,10 +196,10 @@ bench-compare: setup
 	$(BIN)/python benchmarks/compare.py $(or $(BASE),$(error say what to compare with: make bench-compare BASE=main))
 
 bench-learning: setup
-	$(BIN)/python benchmarks/learning/run.py
+	$(BIN)/python benchmarks/learning/run.py --parallel 2
 
 bench-training: setup
-	$(BIN)/python benchmarks/training_speed.py --json benchmarks/results/training_speed.json
+	$(BIN)/python benchmarks/training_speed.py --publish
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -35,6 +35,7 @@ from envfleet.vector import AsyncVectorEnv, FleetVectorEnv, RayVectorEnv, SyncVe
 
 if TYPE_CHECKING:  # see _SUBPACKAGES
     from envfleet import backends as backends
+    from envfleet import device as device
     from envfleet import errors as errors
     from envfleet import native as native
     from envfleet import testing as testing
@@ -84,7 +85,7 @@ __all__ = [
     "uniform",
 ]
 
-_SUBPACKAGES = ("backends", "errors", "native", "testing", "train", "tuning", "typing", "vector", "wrappers")
+_SUBPACKAGES = ("backends", "device", "errors", "native", "testing", "train", "tuning", "typing", "vector", "wrappers")
 """Public modules: attributes of this one, each imported when first asked for."""
 
 

@@ -18,7 +18,7 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "batch_size": ("minibatch_size",),
         "env": ("env_id",),
         "learning_rate": ("actor_lr",),
-        "lr": ("actor_lr",),
+        "lr": ("actor_lr", "learning_rate"),
         "n_epochs": ("epochs",),
         "n_steps": ("rollout_steps",),
         "timesteps": ("total_steps",),

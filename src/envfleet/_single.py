@@ -16,6 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from envfleet._names import accepted_keywords, likely
 from envfleet._references import NamedMaker, find, is_file, split
+from envfleet.device.families import functional_spec
 from envfleet.errors import EnvRaisedError
 from envfleet.native import catalogue
 from envfleet.native.own.environment import OwnEnvironment
@@ -39,6 +40,9 @@ def is_function(spec: EnvSpec) -> bool:
 def spec_of(what: Any) -> EnvSpec:
     """Returns the spec of a registered id, a reference, a function or a class; a given spec is copied."""
     what = what.maker if isinstance(what, NamedMaker) else what
+    functional = functional_spec(what)
+    if functional is not None:
+        return functional
     if isinstance(what, str) and split(what)[0]:
         what = find(what)
     if isinstance(what, EnvSpec):

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal, NewType, TypeAlias, final
 
 from gymnasium.envs.registration import EnvSpec, VectorizeMode
 
+from envfleet._optional import needs
 from envfleet._single import Wrapper, make_env, redrawn_env
+from envfleet.device.families import is_functional, is_only_functional
 from envfleet.errors import UnsupportedError
 from envfleet.native.atari import has_atari, make_atari
 from envfleet.native.env import has_native, make_native
@@ -42,7 +44,7 @@ RegisteredBackend = NewType("RegisteredBackend", str)
 """The name of a backend in the table, as type checkers know it. When a program runs it is a plain string."""
 
 if TYPE_CHECKING:
-    BackendName: TypeAlias = Literal["auto", "native", "sync", "process", "async", "ray"] | RegisteredBackend
+    BackendName: TypeAlias = Literal["auto", "native", "sync", "process", "async", "ray", "jax"] | RegisteredBackend
     """What ``backend=`` may be. When a program runs it is a Literal of the names in the table at that moment."""
 
 
@@ -100,6 +102,7 @@ class Backend:
             that Gymnasium can read them.
         suits: Whether "auto" takes it for a spec, without measuring. If it raises, "auto" takes another one, and
             ``envs.plan`` says why.
+        alone_for: Whether it is the only one that can make a spec's environments: then "auto" takes no other.
         decided_by: Names in ``vector_kwargs`` for which "auto" takes it without measuring.
         takes: Names that ``vector_kwargs`` may hold. Others are refused, with the name that was probably meant. Empty:
             ``make`` checks them itself.
@@ -111,6 +114,7 @@ class Backend:
     where: str
     gymnasium_name: str = ""
     suits: Callable[[EnvSpec], bool] = _never
+    alone_for: Callable[[EnvSpec], bool] = _never
     decided_by: frozenset[str] = frozenset()
     takes: tuple[str, ...] = ()
     counts_workers: bool = False
@@ -138,6 +142,12 @@ def _compiled(request: FleetRequest) -> FleetVectorEnv:
     return make_atari(request.spec, request.num_envs, vector_kwargs, request.env_kwargs)
 
 
+def _on_a_device(request: FleetRequest) -> FleetVectorEnv:
+    with needs("jax"):
+        from envfleet.device.env import make_jax  # JAX takes a second to import
+    return make_jax(request)
+
+
 def _options_of(vector_env: type[FleetVectorEnv]) -> tuple[str, ...]:
     """What ``vector_kwargs`` may hold for a vector environment that is constructed from functions."""
     return tuple(inspect.signature(vector_env).parameters)[1:]
@@ -145,6 +155,7 @@ def _options_of(vector_env: type[FleetVectorEnv]) -> tuple[str, ...]:
 
 _WORKERS = ("num_workers", "max_concurrency", "worker", "context", "daemon", "shared_memory", "caller_works")
 _FAILURES = ("on_failure", "step_timeout", "start_timeout")
+_OF_DEVICES = ("arrays", "device")
 _OF_COMPILED = ("copy", "observation_mode", "autoreset_mode", "threads", "first_ready", "batch_size")
 
 _table: dict[str, Backend] = {
@@ -162,6 +173,14 @@ _table: dict[str, Backend] = {
             counts_workers=True,
         ),
         Backend("ray", from_functions(RayVectorEnv), "actors on several machines", takes=_options_of(RayVectorEnv)),
+        Backend(
+            "jax",
+            _on_a_device,
+            "one compiled step on a device",
+            suits=is_functional,
+            alone_for=is_only_functional,
+            takes=(*_OF_DEVICES, "copy", "observation_mode", "autoreset_mode", "first_ready", "batch_size"),
+        ),
     )
 }
 
@@ -200,6 +219,11 @@ def find(name: Any) -> Backend | None:
 def suitable(spec: EnvSpec) -> list[Backend]:
     """The backends that "auto" takes for a spec without measuring."""
     return [backend for backend in _table.values() if backend.suits(spec)]
+
+
+def only_one_for(spec: EnvSpec) -> Backend | None:
+    """The backend without which a spec's environments cannot be made, if there is one."""
+    return next((backend for backend in _table.values() if backend.alone_for(spec)), None)
 
 
 def options() -> dict[str, tuple[str, ...]]:

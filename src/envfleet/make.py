@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, VectorizeMode
+from gymnasium.experimental.functional import FuncEnv
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _fleet_arguments as arguments
@@ -27,7 +28,10 @@ from envfleet.vector.failures import OnFailure
 from envfleet.vector.fused_env import MAKE_ARGUMENTS
 from envfleet.vector.runtime import usable_cores
 
-EnvReference: TypeAlias = str | EnvSpec | EnvMaker | OwnEnvironment
+if TYPE_CHECKING:
+    from envfleet.device.env import JaxVectorEnv
+
+EnvReference: TypeAlias = str | EnvSpec | EnvMaker | OwnEnvironment | FuncEnv[Any, Any, Any, Any, Any, Any, Any]
 """What ``make_vec`` makes copies of."""
 
 VectorizationMode: TypeAlias = Literal["sync", "async", "vector_entry_point"] | VectorizeMode
@@ -152,6 +156,29 @@ def make_vec(
 ) -> RayVectorEnv: ...
 
 
+@overload
+def make_vec(
+    id: EnvReference,
+    num_envs: int = ...,
+    backend: Literal["jax"] = ...,
+    vector_kwargs: Mapping[str, Any] | None = ...,
+    wrappers: Sequence[Wrapper] | None = ...,
+    *,
+    vectorization_mode: VectorizationMode | None = ...,
+    autoreset_mode: str | AutoresetMode | None = ...,
+    copy: bool | None = ...,
+    first_ready: int | None = ...,
+    num_workers: int | None = ...,
+    on_failure: OnFailure | None = ...,
+    step_timeout: float | None = ...,
+    batch_size: int | None = ...,
+    randomize: Mapping[str, Distribution] | None = ...,
+    randomize_seed: int | None = ...,
+    randomize_on: Literal["reset", "make"] = ...,
+    **env_kwargs: Any,
+) -> JaxVectorEnv: ...
+
+
 def make_vec(
     id: EnvReference,  # noqa: A002  Gymnasium's name
     num_envs: int = 1,
@@ -244,7 +271,7 @@ def make_vec(
 def _make_fleet(spec: EnvSpec, request: Request) -> FleetVectorEnv:
     if spec.entry_point is None:
         raise gymnasium.error.Error(f"{spec.id} has no entry point to make single environments from.")
-    parameters = _draw(spec, request)
+    parameters = None if backends.only_one_for(spec) and request.randomize_on == "reset" else _draw(spec, request)
     wanted = FleetRequest(
         spec,
         request.num_envs,
@@ -254,7 +281,7 @@ def _make_fleet(spec: EnvSpec, request: Request) -> FleetVectorEnv:
         parameters,
         _streams(request),
     )
-    asked = backends.find(request.backend)
+    asked = backends.find(request.backend) or backends.only_one_for(spec)
     arguments.check_vector_kwargs(asked, request.vector_kwargs)
     backend, envs = _make_automatically(wanted) if asked is None else (asked, _make_with(asked, wanted))
     envs._drawn_once = parameters

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from envfleet.train.running.loggers.log_writer import Row
     from envfleet.train.running.loggers.registry import OpenLogger
     from envfleet.train.running.reporting import Callback
+    from envfleet.train.sharing.export import ExportFormat
     from envfleet.train.sweeping.folder import PrunerName
     from envfleet.train.sweeping.space import SearchSpace
     from envfleet.train.wrapping import Wrap, Wrapping
@@ -53,6 +54,7 @@ __all__ = [
     "EnvMaker",
     "EnvReference",
     "EnvState",
+    "ExportFormat",
     "Fields",
     "Fleet",
     "FloatArray",
@@ -103,6 +105,7 @@ _MODULES = {
     "EnvMaker": "envfleet._single",
     "EnvReference": "envfleet.make",
     "EnvState": "envfleet.native.env",
+    "ExportFormat": "envfleet.train.sharing.export",
     "Fields": "envfleet.native.own.layout",
     "Fleet": "envfleet.testing.base",
     "FloatArray": "envfleet.train.collecting",

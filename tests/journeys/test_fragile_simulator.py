@@ -118,7 +118,7 @@ def engine_alone(folder: Path) -> float:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_it_is_trained_through_crashes_and_hangs_stopped_and_resumed(folder: Path) -> None:
-    sizes = f"--num-envs {COPIES} --rollout-steps 32 --total-steps {TOTAL} --critic-updates 2 --seed 31"
+    sizes = f"--algo a2c --num-envs {COPIES} --rollout-steps 32 --total-steps {TOTAL} --critic-updates 2 --seed 31"
     engine = f"--on-failure restart --step-timeout {STEP_TIMEOUT}"
     argv = f"simulator:Simulator-v0 {sizes} {engine} --run-dir run --eval-episodes 0".split()
     with training(argv) as first:

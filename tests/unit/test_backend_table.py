@@ -63,18 +63,22 @@ def test_a_registered_backend_is_used_by_make_vec_and_by_its_spec() -> None:
 
 @pytest.mark.usefixtures("own_table")
 def test_a_registered_backend_is_a_setting_of_training() -> None:
-    with pytest.raises(ValueError, match="backend must be auto, native, sync, process or ray, got 'backwards'"):
+    with pytest.raises(ValueError, match="backend must be auto, native, sync, process, ray or jax, got 'backwards'"):
         A2CConfig("CartPole-v1", backend="backwards")
     backends.register(BACKWARDS)
     assert A2CConfig("CartPole-v1", backend="backwards").backend == "backwards"
-    with pytest.raises(ValueError, match="backend must be auto, native, sync, process, ray or backwards, got 'thread'"):
+    with pytest.raises(
+        ValueError, match="backend must be auto, native, sync, process, ray, jax or backwards, got 'thread'"
+    ):
         A2CConfig("CartPole-v1", backend="thread")
 
 
 @pytest.mark.usefixtures("own_table")
 def test_a_registered_backend_is_listed_where_names_are_refused() -> None:
     backends.register(BACKWARDS)
-    with pytest.raises(ValueError, match="'ray', 'backwards', 'sdrawkcab', 'vector_entry_point', got 'forwards'"):
+    with pytest.raises(
+        ValueError, match="'ray', 'jax', 'backwards', 'sdrawkcab', 'vector_entry_point', got 'forwards'"
+    ):
         make_vec(CounterEnv, 2, "forwards")
     assert backends.described().endswith('or "backwards" (this thread, the last first)')
 
@@ -130,8 +134,8 @@ def test_the_command_line_offers_every_backend_and_says_what_it_is(
 ) -> None:
     assert main([command, "--help"]) == 0
     text = " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
-    assert "{auto,native,sync,process,ray}" in text
-    assert '"process" (worker processes) or "ray" (actors on several machines)' in text
+    assert "{auto,native,sync,process,ray,jax}" in text
+    assert '"ray" (actors on several machines) or "jax" (one compiled step on a device)' in text
 
 
 @pytest.mark.usefixtures("own_table")
@@ -139,7 +143,7 @@ def test_the_command_line_offers_every_backend_and_says_what_it_is(
 def test_the_command_line_offers_what_was_registered(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert backends.register(BACKWARDS) == "backwards"
     assert main([command, "--help"]) == 0
-    assert "{auto,native,sync,process,ray,backwards}" in capsys.readouterr().out
+    assert "{auto,native,sync,process,ray,jax,backwards}" in capsys.readouterr().out
 
 
 def test_training_and_make_vec_draw_parameters_at_the_same_time() -> None:

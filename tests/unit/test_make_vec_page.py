@@ -28,7 +28,7 @@ def test_every_argument_of_make_vec_is_there_in_order_with_its_default() -> None
         assert page[name][0] == default, name
 
 
-@pytest.mark.parametrize(("column", "backend"), list(enumerate(["native", "sync", "process", "ray"])))
+@pytest.mark.parametrize(("column", "backend"), list(enumerate(["native", "sync", "process", "ray", "jax"])))
 def test_every_argument_of_a_backend_is_marked(column: int, backend: str) -> None:
     found = backends.find(backend)
     assert found is not None

@@ -99,7 +99,7 @@ class NativeBlock:
         where: Any = slice(None) if rows is None else rows
         (column,) = self._actions.checked(actions, self._num_envs if rows is None else len(rows))
         if isinstance(self._action_space, Discrete | MultiDiscrete):
-            _check_range(np.asarray(column), self._action_space, awaits_reset=self.finished[where])
+            check_range(np.asarray(column), self._action_space, awaits_reset=self.finished[where])
         self._block["actions"][where] = column
         return []
 
@@ -130,8 +130,8 @@ class NativeBlock:
         return observations, *numbers, infos
 
 
-def _check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: npt.NDArray[np.bool_]) -> None:
-    # A row that is about to be reset ignores its action.
+def check_range(actions: Array, space: Discrete | MultiDiscrete, awaits_reset: npt.NDArray[np.bool_]) -> None:
+    """Refuses actions outside a discrete space, but those of rows about to be reset, which ignore them."""
     last = space.start + (space.n if isinstance(space, Discrete) else space.nvec) - 1
     outside = ((actions < space.start) | (actions > last)).reshape(len(actions), -1).any(axis=1)
     wrong = np.flatnonzero(outside & ~awaits_reset)

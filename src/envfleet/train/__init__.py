@@ -29,11 +29,20 @@ if TYPE_CHECKING:
         values_along,
     )
     from envfleet.train.algorithms.memory import MemoryLearner, Sequences
+    from envfleet.train.algorithms.off_policy import CompiledUpdates, OffPolicyLearner, SlowCopy
     from envfleet.train.algorithms.registry import preset, register_algorithm
     from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
     from envfleet.train.algorithms.returns import gae
     from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
-    from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+    from envfleet.train.config import (
+        A2CConfig,
+        DQNConfig,
+        OffPolicyConfig,
+        PPOConfig,
+        SACConfig,
+        TD3Config,
+        TrainConfig,
+    )
     from envfleet.train.filming.showcase import Showcase, showcase
     from envfleet.train.filming.window import play_in_window
     from envfleet.train.folders.checkpoint import load_agent
@@ -51,6 +60,9 @@ if TYPE_CHECKING:
     from envfleet.train.running.reporting import Progress, Reporter, TrainingResult
     from envfleet.train.running.run import resume, train
     from envfleet.train.running.training_envs import TrainingEnvs
+    from envfleet.train.sharing.card import write_card
+    from envfleet.train.sharing.export import Exported, export
+    from envfleet.train.sharing.report import write_report
     from envfleet.train.sweeping.importance import plot_importance
     from envfleet.train.sweeping.results import SweepResult, SweepTrial, read_sweep
     from envfleet.train.sweeping.space import default_search_space
@@ -62,16 +74,21 @@ __all__ = [
     "Actor",
     "Agent",
     "Batch",
+    "CompiledUpdates",
     "Critic",
+    "DQNConfig",
     "Episode",
     "EpisodeTracker",
     "Evaluation",
+    "Exported",
     "Learner",
     "LogWriter",
     "LoggedRun",
     "MemoryActor",
     "MemoryLearner",
     "Networks",
+    "OffPolicyConfig",
+    "OffPolicyLearner",
     "OnPolicyLearner",
     "PPOConfig",
     "Position",
@@ -83,9 +100,11 @@ __all__ = [
     "Scenario",
     "Sequences",
     "Showcase",
+    "SlowCopy",
     "Sweep",
     "SweepResult",
     "SweepTrial",
+    "TD3Config",
     "Task",
     "TrainConfig",
     "TrainingEnvs",
@@ -98,6 +117,7 @@ __all__ = [
     "distribution_for",
     "evaluate",
     "evaluate_sweep",
+    "export",
     "find_run",
     "gae",
     "gradient_step",
@@ -121,6 +141,8 @@ __all__ = [
     "table",
     "train",
     "values_along",
+    "write_card",
+    "write_report",
 ]
 
 _MODULES = {
@@ -130,15 +152,21 @@ _MODULES = {
     "Agent": "envfleet.train.agent",
     "Batch": "envfleet.train.algorithms.learner",
     "Critic": "envfleet.train.networks.networks",
+    "DQNConfig": "envfleet.train.config",
     "Episode": "envfleet.train.collecting",
     "EpisodeTracker": "envfleet.train.collecting",
     "Evaluation": "envfleet.train.judging.scores",
+    "SlowCopy": "envfleet.train.algorithms.off_policy",
+    "CompiledUpdates": "envfleet.train.algorithms.off_policy",
+    "Exported": "envfleet.train.sharing.export",
     "Learner": "envfleet.train.algorithms.learner",
     "LogWriter": "envfleet.train.running.loggers.log_writer",
     "LoggedRun": "envfleet.train.running.loggers.log_writer",
     "MemoryActor": "envfleet.train.networks.memory",
     "MemoryLearner": "envfleet.train.algorithms.memory",
     "Networks": "envfleet.train.networks.networks",
+    "OffPolicyConfig": "envfleet.train.config",
+    "OffPolicyLearner": "envfleet.train.algorithms.off_policy",
     "OnPolicyLearner": "envfleet.train.algorithms.learner",
     "PPOConfig": "envfleet.train.config",
     "Position": "envfleet.train.collecting",
@@ -153,6 +181,7 @@ _MODULES = {
     "Sweep": "envfleet.scenarios",
     "SweepResult": "envfleet.train.sweeping.results",
     "SweepTrial": "envfleet.train.sweeping.results",
+    "TD3Config": "envfleet.train.config",
     "Task": "envfleet.train.algorithms.learner",
     "TrainConfig": "envfleet.train.config",
     "TrainingEnvs": "envfleet.train.running.training_envs",
@@ -165,6 +194,7 @@ _MODULES = {
     "distribution_for": "envfleet.train.networks.distributions",
     "evaluate": "envfleet.train.judging.evaluation",
     "evaluate_sweep": "envfleet.train.judging.evaluation",
+    "export": "envfleet.train.sharing.export",
     "find_run": "envfleet.train.folders.finding",
     "gae": "envfleet.train.algorithms.returns",
     "gradient_step": "envfleet.train.algorithms.learner",
@@ -188,6 +218,8 @@ _MODULES = {
     "table": "envfleet.train.judging.scores",
     "train": "envfleet.train.running.run",
     "values_along": "envfleet.train.algorithms.learner",
+    "write_card": "envfleet.train.sharing.card",
+    "write_report": "envfleet.train.sharing.report",
 }
 
 

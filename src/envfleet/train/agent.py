@@ -109,7 +109,7 @@ class Agent:
             observations: an array [batch, *shape], for Dict and Tuple spaces a dict or tuple of them. For a single
                 observation, give a batch of one: `agent.act(observation[None])[0]`.
             deterministic: the most likely action; False draws from the policy, each action independently of those
-                before (in training, SAC's noise persists for some steps), from the agent's own generator: `seeded`.
+                before (in training, SAC's and TD3's noise persists), from the agent's own generator: `seeded`.
             resets: only for a policy that remembers: whose observation is the first of an episode, bool[batch]. In the
                 first call that is everybody's. The agent keeps what each environment's episode led it to remember.
             env_ids: whose observations these are, if not everybody's, int[batch]; only for a policy that remembers.

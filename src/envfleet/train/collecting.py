@@ -61,6 +61,7 @@ class Rollout:
         final_infos: by name, what the last infos of the episodes that ended say, float64[k], in the order of
             `final_observations`; NaN where they say nothing.
         resets: where the policy saw the first observation of an episode, bool; None if it was not told.
+        restart_causes: of environments that were made again after a failure: their numbers, and why.
     """
 
     observations: Observations
@@ -76,6 +77,7 @@ class Rollout:
     restarted: BoolArray | None = None
     final_infos: Mapping[str, FloatArray] = field(default_factory=dict)
     resets: BoolArray | None = None
+    restart_causes: tuple[tuple[int, str], ...] = ()
 
     @property
     def done(self) -> BoolArray:
@@ -193,6 +195,7 @@ class _Record:
         self.finals: list[Any] = []
         self._final_infos: dict[str, list[float]] = {name: [] for name in info_names}
         self._restarted: BoolArray | None = None
+        self._restart_causes: list[tuple[int, str]] = []
         self._resets: BoolArray | None = None
 
     def note_starts(self, step: int, starting: BoolArray | None) -> BoolArray:
@@ -233,6 +236,7 @@ class _Record:
                 self._restarted = np.zeros(self._valid.shape, dtype=np.bool_)
             self._restarted[step, restarted] = True
             self._valid[step, restarted] = False
+            self._restart_causes += causes_of(infos, restarted)
 
     def rollout(self, end: Position, *, fresh: bool) -> Rollout:
         """The finished record."""
@@ -250,6 +254,7 @@ class _Record:
             restarted=self._restarted,
             final_infos={name: np.array(values, np.float64) for name, values in self._final_infos.items()},
             resets=self._resets,
+            restart_causes=tuple(self._restart_causes),
         )
 
 
@@ -259,6 +264,11 @@ def restarted_among(infos: Mapping[str, Any], ended: Rows) -> Rows:
         return ended[:0]
     restarted: Rows = ended[np.asarray(infos["restarted"], np.bool_)[ended]]
     return restarted
+
+
+def causes_of(infos: Mapping[str, Any], restarted: Rows) -> list[tuple[int, str]]:
+    """Why environments were made again: their rows, and the causes in a line each."""
+    return [(int(row), " ".join(str(infos["restart_cause"][row]).split())) for row in restarted]
 
 
 def final_info(infos: Mapping[str, Any], name: str, ended: Rows) -> FloatArray:

@@ -133,6 +133,7 @@ class A2CConfig(TrainConfig):
         critic_updates: gradient steps of the critic per rollout; the actor takes one.
         gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
         entropy_coef: weight of the bonus for acting at random.
+        initial_log_std: logarithm of the deviation that continuous actions start with, the same for all observations.
         normalize_advantages: scale each rollout's advantages to mean 0 and variance 1.
         max_grad_norm: longer gradients are shortened to this.
         adam_beta2: Adam's memory of its gradients' size, 1 / (1 - adam_beta2) steps; short, for policies change fast.
@@ -150,6 +151,7 @@ class A2CConfig(TrainConfig):
     critic_updates: int = 8
     gae_lambda: float = 0.95
     entropy_coef: float = 0.003
+    initial_log_std: float = 0.0
     normalize_advantages: bool = True
     max_grad_norm: float = 0.5
     adam_beta2: float = 0.99
@@ -170,6 +172,7 @@ class PPOConfig(TrainConfig):
         gae_lambda: 0 one-step differences, 1 Monte Carlo returns.
         clip_range: how far the new policy's probability ratio may go from 1 before its gradient is cut.
         entropy_coef: weight of the bonus for acting at random.
+        initial_log_std: logarithm of the deviation that continuous actions start with, the same for all observations.
         target_kl: stop the epochs of a rollout once the policy moved further than this; 0 never stops.
         normalize_advantages: scale each minibatch's advantages to mean 0 and variance 1.
         max_grad_norm: longer gradients are shortened to this.
@@ -188,6 +191,7 @@ class PPOConfig(TrainConfig):
     gae_lambda: float = 0.95
     clip_range: float = 0.2
     entropy_coef: float = 0.01
+    initial_log_std: float = 0.0
     target_kl: float = 0.03
     normalize_advantages: bool = True
     max_grad_norm: float = 0.5
@@ -197,8 +201,8 @@ class PPOConfig(TrainConfig):
 
 @explains_settings
 @dataclass(frozen=True, kw_only=True)
-class SACConfig(TrainConfig):
-    """Soft actor-critic, for continuous actions.
+class OffPolicyConfig(TrainConfig):
+    """What every algorithm is told that learns from a replay buffer.
 
     Attributes:
         buffer_size: transitions the replay buffer remembers.
@@ -207,45 +211,110 @@ class SACConfig(TrainConfig):
             `pip install "envfleet[minari]"`.
         updates_per_step: gradient steps per transition collected.
         batch_size: transitions per gradient step.
-        noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
-        return_steps: steps whose rewards are added up before the critics' estimate takes over, as the run begins: with
+        return_steps: steps whose rewards are added up before the estimate of values takes over, as the run begins: with
             several, rewards reach earlier states sooner, but an action is credited with what came after it.
         multi_step_share: share of the run after which it is one step, which is right whatever the actions were.
-        actor_lr: Adam's step size for the actor.
-        critic_lr: the same for the two critics.
-        temperature_lr: the same for the temperature.
-        tau: share of the critics' weights that flows into the target critics each update.
-        target_entropy: the entropy the temperature is steered to; None takes minus the number of action components.
-        initial_temperature: where the temperature starts.
+        tau: share of the weights that flows into the target networks each update.
         max_grad_norm: longer gradients are shortened to this; 0 leaves them alone.
         adam_beta2: Adam's memory of its gradients' size, 1 / (1 - adam_beta2) steps.
         anneal: let step sizes fall linearly to 0 over the run.
     """
 
-    algo: ClassVar[str] = "sac"
-
     num_envs: int = 8
     total_steps: int = 300_000
     hidden_sizes: tuple[int, ...] = (128, 128)
     activation: Literal["tanh", "relu"] = "relu"
-    reward_scale: float = 10.0
     buffer_size: int = 1_000_000
     learning_starts: int = 10_000
     demonstrations: str | None = None
     updates_per_step: float = 1.0
     batch_size: int = 128
-    noise_correlation: float = 0.9
     return_steps: int = 5
     multi_step_share: float = 0.3
-    actor_lr: float = 1e-3
-    critic_lr: float = 1e-3
-    temperature_lr: float = 1e-3
     tau: float = 0.01
-    target_entropy: float | None = None
-    initial_temperature: float = 1.0
     max_grad_norm: float = 0.0
     adam_beta2: float = 0.999
     anneal: bool = True
+
+
+@explains_settings
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(OffPolicyConfig):
+    """Soft actor-critic, for continuous actions.
+
+    Attributes:
+        noise_correlation: of the noise that actions are drawn with in two successive steps; 0 draws each afresh.
+        actor_lr: Adam's step size for the actor.
+        critic_lr: the same for the two critics.
+        temperature_lr: the same for the temperature.
+        target_entropy: the entropy the temperature is steered to; None takes minus the number of action components.
+        initial_temperature: where the temperature starts.
+    """
+
+    algo: ClassVar[str] = "sac"
+
+    reward_scale: float = 10.0
+    noise_correlation: float = 0.9
+    actor_lr: float = 1e-3
+    critic_lr: float = 1e-3
+    temperature_lr: float = 1e-3
+    target_entropy: float | None = None
+    initial_temperature: float = 1.0
+
+
+@explains_settings
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(OffPolicyConfig):
+    """Twin delayed deep deterministic policy gradient, for continuous actions.
+
+    Attributes:
+        exploration_noise: standard deviation of the noise added to actions in training; actions go from -1 to 1.
+        noise_correlation: of that noise in two successive steps; 0 draws each afresh.
+        target_noise: standard deviation of the noise added to the actions that targets are worked out with.
+        target_noise_clip: that noise is no larger than this.
+        policy_delay: updates of the critics for each one of the actor and the targets.
+        actor_lr: Adam's step size for the actor.
+        critic_lr: the same for the two critics.
+    """
+
+    algo: ClassVar[str] = "td3"
+
+    return_steps: int = 1
+    exploration_noise: float = 0.2
+    noise_correlation: float = 0.9
+    target_noise: float = 0.2
+    target_noise_clip: float = 0.5
+    policy_delay: int = 2
+    actor_lr: float = 1e-3
+    critic_lr: float = 1e-3
+
+
+@explains_settings
+@dataclass(frozen=True, kw_only=True)
+class DQNConfig(OffPolicyConfig):
+    """Deep Q-network, for one choice among a number of actions.
+
+    Attributes:
+        double: the network that learns picks the action a target is worked out with, and its slow copy values it.
+        dueling: the value of a state and what actions add to it are outputs of their own.
+        priority_exponent: how much its last error makes a transition likelier to be drawn: 1 in proportion to it, 0 not
+            at all.
+        priority_correction: how far a batch makes good for that as learning begins; it is made good for entirely in the
+            end.
+        exploration_share: share of the run over which random actions become rarer.
+        final_epsilon: share of random actions from then on.
+        learning_rate: Adam's step size.
+    """
+
+    algo: ClassVar[str] = "dqn"
+
+    double: bool = True
+    dueling: bool = False
+    priority_exponent: float = 0.0
+    priority_correction: float = 0.4
+    exploration_share: float = 0.3
+    final_epsilon: float = 0.05
+    learning_rate: float = 1e-3
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -264,11 +333,18 @@ _AT_LEAST_ONE = (
     "batch_size",
     "return_steps",
     "buffer_size",
+    "policy_delay",
 )
 _WHOLE = ("first_ready", "seed", "reseed_every", "torch_threads", "learning_starts", "eval_every", "eval_episodes")
-_SWITCHES = ("normalize_observations", "normalize_rewards", "normalize_advantages", "anneal")
+_SWITCHES = ("normalize_observations", "normalize_rewards", "normalize_advantages", "anneal", "double", "dueling")
 _TEXTS = ("env_id", "device")
-_NOT_NEGATIVE = ("entropy_coef", "target_kl", "max_grad_norm")
+_NOT_NEGATIVE = (
+    "entropy_coef",
+    "target_kl",
+    "max_grad_norm",
+    "target_noise",
+    "target_noise_clip",
+)
 _POSITIVE = (
     "actor_lr",
     "critic_lr",
@@ -277,10 +353,22 @@ _POSITIVE = (
     "clip_range",
     "updates_per_step",
     "initial_temperature",
+    "exploration_noise",
+    "learning_rate",
 )
-_SHARES = ("gamma", "gae_lambda", "tau", "multi_step_share")
+_SHARES = (
+    "gamma",
+    "gae_lambda",
+    "tau",
+    "multi_step_share",
+    "priority_exponent",
+    "priority_correction",
+    "exploration_share",
+    "final_epsilon",
+)
 _BELOW_ONE = ("noise_correlation", "adam_beta2")
 _NUMBERS_OR_NONE = ("target_entropy", "stop_at_return")
+_MODERATE = ("initial_log_std",)
 _JSON = ("env_kwargs", "vector_kwargs")
 
 
@@ -294,6 +382,7 @@ def check_config(config: TrainConfig) -> None:
         *_violations(config, _SHARES, "a number between 0 and 1", lambda v: _is_number(v) and 0 <= v <= 1),
         *_violations(config, _BELOW_ONE, "a number from 0 to below 1", lambda v: _is_number(v) and 0 <= v < 1),
         *_violations(config, _NUMBERS_OR_NONE, "a number or None", lambda v: v is None or _is_number(v)),
+        *_violations(config, _MODERATE, "a number from -10 to 2", lambda v: _is_number(v) and -10 <= v <= 2),
         *_violations(config, _SWITCHES, "True or False", lambda v: isinstance(v, bool)),
         *_violations(config, _TEXTS, "a text", lambda v: isinstance(v, str)),
         *_violations(config, ("demonstrations",), "a text or None", lambda v: v is None or isinstance(v, str)),
@@ -316,7 +405,8 @@ def _own_problems(config: TrainConfig) -> Iterator[str]:
     """What config.json could not give back of the settings that a class of the user's own has added."""
     if type(config).__module__ == __name__:
         return
-    ours = {entry.name for parent in (A2CConfig, PPOConfig, SACConfig) for entry in dataclasses.fields(parent)}
+    parents = (A2CConfig, PPOConfig, SACConfig, TD3Config, DQNConfig)
+    ours = {entry.name for parent in parents for entry in dataclasses.fields(parent)}
     types = field_types(type(config))
     for entry in dataclasses.fields(config):
         value = getattr(config, entry.name)

@@ -26,7 +26,11 @@ from envfleet.wrappers._leaves import named_leaves
 
 
 def make_training_envs(
-    config: TrainConfig, learner: type[Learner] | None = None, wrap: Wrap | None = None
+    config: TrainConfig,
+    learner: type[Learner] | None = None,
+    wrap: Wrap | None = None,
+    *,
+    pictures: bool = False,
 ) -> AnyVectorEnv:
     """The fleet to train on.
 
@@ -37,6 +41,7 @@ def make_training_envs(
         config: what the run was told.
         learner: the algorithm, if it is not the one that `config` is for.
         wrap: puts the user's wrappers around the fleet.
+        pictures: whether they are to be drawn while they train: they are then made with render_mode="rgb_array".
     """
     if wrap is not None and config.first_ready:
         raise ValueError(
@@ -56,13 +61,14 @@ def make_training_envs(
         randomize=config.randomize,
         randomize_seed=config.seed if config.randomize else None,
         randomize_on=config.randomize_on,
-        **config.env_kwargs,
+        **{**({"render_mode": "rgb_array"} if pictures else {}), **config.env_kwargs},
     )
     try:
         envs: AnyVectorEnv = fleet if wrap is None else Measured(fleet, wrap, for_score=False)
-        if getattr(learner or learner_class(config), "needs_bounded_actions", False):
+        algorithm = learner or learner_class(config)
+        if getattr(algorithm, "needs_bounded_actions", False):
             for _, leaf in named_leaves(envs.single_action_space):
-                _check_bounded(leaf)
+                _check_bounded(leaf, algorithm.__name__)
         if is_nested(envs.single_action_space):
             return NestedAction(envs)
         return BoundedAction(envs) if is_continuous(envs.single_action_space) else envs
@@ -71,13 +77,13 @@ def make_training_envs(
         raise
 
 
-def _check_bounded(space: Space[Any]) -> None:
+def _check_bounded(space: Space[Any], algorithm: str) -> None:
     """Refuse bounds that -1 to 1 cannot be scaled to."""
     if isinstance(space, spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         raise ValueError(
-            f"SAC needs actions with finite bounds, got {space}: its policy acts between -1 and 1, which is scaled to "
-            "the bounds, so it could never leave -1 to 1 here. Give the environment's action space the bounds that its "
-            "actions need, or use A2C or PPO, which need none."
+            f"{algorithm} needs actions with finite bounds, got {space}: its policy acts between -1 and 1, which is "
+            "scaled to the bounds, so it could never leave -1 to 1 here. Give the environment's action space the "
+            "bounds that its actions need, or use A2C or PPO, which need none."
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from envfleet.train.collecting import Position, Rollout, Rows, begin, final_info, restarted_among
+from envfleet.train.collecting import Position, Rollout, Rows, begin, causes_of, final_info, restarted_among
 from envfleet.train.observations import Array, Observations, allocate, copied, map_leaves, stacked, write_row
 from envfleet.wrappers._common import AnyVectorEnv
 
@@ -120,6 +120,7 @@ class _Record:
         self.finals: dict[tuple[int, int], tuple[Any, list[float]]] = {}
         self._info_names = info_names
         self._restarted: list[tuple[int, int]] = []
+        self._restart_causes: list[tuple[int, str]] = []
 
     def note_ends(self, steps: Rows, ids: Rows, ended: Rows, infos: Any) -> None:
         """Note which episodes have ended; `ended` are places in `steps`, `ids` and the infos."""
@@ -127,7 +128,9 @@ class _Record:
         for number, place in enumerate(ended.tolist()):
             at = int(steps[place]), int(ids[place])
             self.finals[at] = infos["final_obs"][place], [float(column[number]) for column in columns]
-        for place in restarted_among(infos, ended).tolist():
+        restarted = restarted_among(infos, ended)
+        self._restart_causes += [(int(ids[place]), cause) for place, cause in causes_of(infos, restarted)]
+        for place in restarted.tolist():
             self._restarted.append((int(steps[place]), int(ids[place])))
             self.valid[self._restarted[-1]] = False
 
@@ -152,4 +155,5 @@ class _Record:
             restarted=restarted,
             final_infos=infos,
             fresh=fresh,
+            restart_causes=tuple(self._restart_causes),
         )

@@ -306,6 +306,9 @@ class SpaceLayout:
 
     def row(self, columns: Columns, row: int) -> Any:
         """One row's value, fresh."""
+        if self.is_single_array:
+            value = columns[0][row]
+            return value.copy() if isinstance(value, np.ndarray) else value
         return self._root.rows([column[row : row + 1] for column in columns], 1)[0]
 
     def taken(self, columns: Columns, rows: npt.NDArray[np.intp]) -> Any:

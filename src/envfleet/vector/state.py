@@ -117,11 +117,10 @@ class FleetState:
             raise ResetNeeded(f"{self._needs_reset} Call reset() before the next step.")
         if not self._ends_matter:
             return
-        finished = np.flatnonzero(self._finished)
-        finished = finished if rows is None else np.intersect1d(finished, rows)
+        finished = np.flatnonzero(self._finished) if rows is None else rows[self._finished[rows]]
         if len(finished):
             raise ResetNeeded(
-                f"The episodes of environments {finished.tolist()} have ended and autoreset is disabled. Call "
+                f"The episodes of environments {sorted(finished.tolist())} have ended and autoreset is disabled. Call "
                 'reset(options={"reset_mask": mask}) or async_reset(env_ids=…) for them first; nothing was stepped.'
             )
 

@@ -11,8 +11,10 @@ from envfleet import choice, normal, uniform
 from envfleet.train.algorithms.registry import ALGORITHMS, config_class, config_from_dict
 from envfleet.train.config import (
     A2CConfig,
+    DQNConfig,
     PPOConfig,
     SACConfig,
+    TD3Config,
     TrainConfig,
     config_to_dict,
 )
@@ -71,8 +73,8 @@ def test_configs_are_frozen_and_take_names_only(algo: str) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ValueError, match="algo must be one of a2c, ppo, sac, got 'dqn'"):
-        config_from_dict("dqn", {})
+    with pytest.raises(ValueError, match="algo must be one of a2c, ppo, sac, td3, dqn, got 'rainbow'"):
+        config_from_dict("rainbow", {})
     with pytest.raises(ValueError, match="A2CConfig has no setting clip_range, speed; it has activation, actor_lr, "):
         config_from_dict("a2c", {"env_id": "CartPole-v1", "speed": 1, "clip_range": 0.2})
 
@@ -110,7 +112,18 @@ def test_unknown_names_are_refused() -> None:
         (A2CConfig, "gamma", 1.01, "a number between 0 and 1"),
         (PPOConfig, "gae_lambda", -0.01, "a number between 0 and 1"),
         (SACConfig, "tau", 2, "a number between 0 and 1"),
-        (A2CConfig, "backend", "thread", "auto, native, sync, process or ray"),
+        (TD3Config, "policy_delay", 0, "an integer of at least 1"),
+        (TD3Config, "exploration_noise", 0.0, "a number greater than 0"),
+        (TD3Config, "target_noise", -0.1, "a number, 0 or more"),
+        (TD3Config, "target_noise_clip", -0.1, "a number, 0 or more"),
+        (DQNConfig, "double", 1, "True or False"),
+        (DQNConfig, "dueling", "yes", "True or False"),
+        (DQNConfig, "priority_exponent", 1.5, "a number between 0 and 1"),
+        (DQNConfig, "priority_correction", -1, "a number between 0 and 1"),
+        (DQNConfig, "exploration_share", 1.1, "a number between 0 and 1"),
+        (DQNConfig, "final_epsilon", 2, "a number between 0 and 1"),
+        (DQNConfig, "learning_rate", 0, "a number greater than 0"),
+        (A2CConfig, "backend", "thread", "auto, native, sync, process, ray or jax"),
         (A2CConfig, "activation", "gelu", "tanh or relu"),
         (A2CConfig, "hidden_sizes", (64, 0), "a tuple of integers of at least 1"),
         (A2CConfig, "hidden_sizes", [64, 64], "a tuple of integers of at least 1"),

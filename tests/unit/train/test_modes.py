@@ -40,8 +40,11 @@ def body(part: Part, inputs: int, outputs: int) -> nn.Module:
 def networks(algo: str, part: Part) -> Networks:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
-        if algo == "sac":
-            return Networks(body(part, OBSERVED, 2 * COMPONENTS), StateAndAction(part))
+        if algo in ("sac", "td3"):
+            outputs = 2 * COMPONENTS if algo == "sac" else COMPONENTS
+            return Networks(body(part, OBSERVED, outputs), StateAndAction(part))
+        if algo == "dqn":
+            return Networks(body(part, OBSERVED, DISCRETE))
         return Networks(body(part, OBSERVED, DISCRETE), body(part, OBSERVED, 1))
 
 
@@ -102,12 +105,12 @@ class Noting(nn.Module):
 @EVERY
 def test_training_mode_is_for_losses_alone(algo: str, tmp_path: Path) -> None:
     plain = networks(algo, lambda _: nn.Tanh())
-    noting = Networks(Noting(plain.actor), Noting(plain.critic))
+    noting = Networks(Noting(plain.actor), Noting(plain.critic) if plain.critic else None)
     train(changed(algo), run_dir=tmp_path / "run", networks=noting, progress=False)
-    for network in (noting.actor, noting.critic):
+    for network in (noting.actor, noting.critic) if noting.critic else (noting.actor,):
         assert isinstance(network, Noting)
-        # SAC asks its critic for the actor's gradient too, which does not move the critic.
-        expected = {(True, True), (False, False)} | ({(False, True)} if algo == "sac" else set())
+        # SAC and TD3 ask their critics for the actor's gradient too, which does not move the critic.
+        expected = {(True, True), (False, False)} | ({(False, True)} if algo in ("sac", "td3") else set())
         assert set(network.passes) <= expected
         assert (True, True) in network.passes
         assert not network.training

@@ -22,7 +22,7 @@ from torch import nn
 
 from envfleet.errors import FleetError, NonFiniteError
 from envfleet.train.agent import Agent
-from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.config import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
 from envfleet.train.filming.showcase import showcase
 from envfleet.train.folders.checkpoint import load_agent
 from envfleet.train.folders.weights import load_tensors, save_tensors
@@ -91,6 +91,13 @@ gym.register(FLAWED, FlawedEnv, disable_env_checker=True)
 
 SMALL: dict[str, Any] = {"num_envs": 2, "backend": "sync", "hidden_sizes": (8,), "normalize_observations": True}
 ROLLOUT = 32
+OFF_POLICY: dict[str, Any] = {
+    "total_steps": 6 * ROLLOUT,
+    "learning_starts": 20,
+    "batch_size": 8,
+    "updates_per_step": 0.15,
+    "return_steps": 3,
+}
 CONFIGS: dict[str, TrainConfig] = {
     "a2c": A2CConfig(FLAWED, **SMALL, rollout_steps=16, critic_updates=2, total_steps=6 * ROLLOUT),
     "ppo": PPOConfig(
@@ -102,19 +109,21 @@ CONFIGS: dict[str, TrainConfig] = {
         total_steps=6 * ROLLOUT,
         env_kwargs={"continuous": True},
     ),
-    "sac": SACConfig(
-        FLAWED,
-        **SMALL,
-        env_kwargs={"continuous": True},
-        total_steps=6 * ROLLOUT,
-        learning_starts=20,
-        batch_size=8,
-        updates_per_step=0.15,
-        return_steps=3,
-    ),
+    "sac": SACConfig(FLAWED, **SMALL, **OFF_POLICY, env_kwargs={"continuous": True}),
+    "td3": TD3Config(FLAWED, **SMALL, **OFF_POLICY, env_kwargs={"continuous": True}),
+    "dqn": DQNConfig(FLAWED, **SMALL, **OFF_POLICY),
 }
 EVERY = pytest.mark.parametrize("algo", list(CONFIGS))
-SAVED = ("actor.safetensors", "critic.safetensors", "checkpoint/latest.safetensors")
+CHECKPOINT = "checkpoint/latest.safetensors"
+
+
+def saved(run: Path) -> list[bytes]:
+    """The weights and the checkpoint, as they lie in the run's folder; DQN has no critic."""
+    weights = sorted(run.glob("*.safetensors"))
+    assert weights
+    return [path.read_bytes() for path in (*weights, run / CHECKPOINT)]
+
+
 FLAWS = {
     "nan reward": (Flaw("reward", math.nan), "reward"),
     "infinite reward": (Flaw("reward", -math.inf), "reward"),
@@ -164,7 +173,7 @@ class TestStop:
     ) -> None:
         run = shutil.copytree(runs(algo, "part"), tmp_path / "run")
         flaw, quantity = FLAWS[case]
-        before = [(run / name).read_bytes() for name in SAVED]
+        before = saved(run)
         flawed(flaw)
         env, step = odd_env(CONFIGS[algo]), 2 * flaw.steps[0]
         with pytest.raises(NonFiniteError, match=rf"^The {quantity} of environment {env} at step {step} is ") as caught:
@@ -172,7 +181,7 @@ class TestStop:
         assert (caught.value.quantity, caught.value.env_index, caught.value.step) == (quantity, env, step)
         assert f"{flaw.value:g}" in str(caught.value)
         assert f"resume({str(run)!r}) goes on from there" in str(caught.value)
-        assert [(run / name).read_bytes() for name in SAVED] == before
+        assert saved(run) == before
         flawed(None)
         assert resume(run, progress=False).finished
         if case == "nan reward":
@@ -251,9 +260,9 @@ class TestUpdates:
 
     def failing(self, algo: str, kind: str, who: str, run: Path, max_grad_norm: float = 0.5) -> NonFiniteError:
         switch: dict[str, str] = {}
-        actor_outputs = {"a2c": 2, "ppo": 2, "sac": 4}[algo]
+        actor_outputs = {"a2c": 2, "ppo": 2, "sac": 4, "td3": 2, "dqn": 2}[algo]
         other = nn.Linear(3, actor_outputs if who == "critic" else 1)
-        flood = Flood({"actor": actor_outputs, "critic": 2 if algo == "sac" else 1}[who], switch)
+        flood = Flood({"actor": actor_outputs, "critic": 2 if algo in ("sac", "td3") else 1}[who], switch)
 
         class Pair(nn.Module):
             def __init__(self) -> None:
@@ -264,8 +273,8 @@ class TestUpdates:
                 outputs: torch.Tensor = self.layer(torch.cat([observations, actions], -1))
                 return outputs
 
-        critic = flood if who == "critic" else Pair() if algo == "sac" else other
-        networks = Networks(flood if who == "actor" else other, critic)
+        critic = flood if who == "critic" else Pair() if algo in ("sac", "td3") else other
+        networks = Networks(flood if who == "actor" else other, None if algo == "dqn" else critic)
 
         def flooding(progress: Progress) -> bool:
             switch["kind"] = kind
@@ -278,8 +287,10 @@ class TestUpdates:
         assert "no checkpoint yet" in str(caught.value) or "goes on from there" in str(caught.value)
         return caught.value
 
-    @pytest.mark.parametrize("who", ["actor", "critic"])
-    @EVERY
+    @pytest.mark.parametrize(
+        ("algo", "who"),
+        [(algo, who) for algo in CONFIGS for who in ("actor", "critic") if (algo, who) != ("dqn", "critic")],
+    )
     def test_gradients(self, algo: str, who: str, tmp_path: Path) -> None:
         error = self.failing(algo, "gradient", who, tmp_path / "run")
         assert error.quantity == f"{who} gradient"
@@ -297,6 +308,8 @@ class TestUpdates:
             ("a2c", "actor", "actor loss"),
             ("ppo", "actor", "action"),
             ("sac", "critic", "critic loss"),
+            ("td3", "critic", "critic loss"),
+            ("dqn", "actor", "actor loss"),
         ],
     )
     def test_outputs(self, algo: str, who: str, quantity: str, tmp_path: Path) -> None:
@@ -309,7 +322,7 @@ class TestUpdates:
     @EVERY
     def test_weights_written_by_a_callback(self, algo: str, value: float, at: int, runs: Any, tmp_path: Path) -> None:
         run = shutil.copytree(runs(algo, "part"), tmp_path / "run")
-        before = [(run / name).read_bytes() for name in SAVED]
+        before = saved(run)
 
         def spoiling(progress: Progress) -> None:
             if progress.step >= at * ROLLOUT:
@@ -317,7 +330,7 @@ class TestUpdates:
 
         with pytest.raises(NonFiniteError, match=r"The actor's weights at step [0-9]+ are not finite: [a-z0-9_.]+ con"):
             resume(run, callback=spoiling, progress=False)
-        assert [(run / name).read_bytes() for name in SAVED] == before
+        assert saved(run) == before
         assert resume(run, progress=False).finished
 
     def test_an_optimizer_that_overflowed_is_not_saved(self, runs: Any, tmp_path: Path) -> None:
@@ -374,7 +387,9 @@ class TestDrop:
     def test_a_resumed_run_drops_the_same(self, algo: str, flawed: Any, tmp_path: Path) -> None:
         flawed(Flaw("observation", math.nan, self.SEVERAL))
         whole = train(dropping(algo), run_dir=tmp_path / "whole", progress=False)
-        stops = [44 * 2 if algo == "sac" else 3 * ROLLOUT]  # in the middle of the first episode that is dropped
+        stops = [
+            3 * ROLLOUT if algo in ("a2c", "ppo") else 44 * 2
+        ]  # in the middle of the first episode that is dropped
         part = train(dropping(algo), run_dir=tmp_path / "part", callback=stop_at(stops), progress=False)
         assert not part.finished
         resume(part.run_dir, progress=False)
@@ -399,7 +414,7 @@ class TestDrop:
         assert resume(part.run_dir, progress=False).finished
         np.testing.assert_equal(outcome(part.run_dir), outcome(whole.run_dir))
 
-    @pytest.mark.parametrize("algo", ["a2c", "sac"])
+    @pytest.mark.parametrize("algo", ["a2c", "sac", "dqn"])
     def test_where_the_first_ones_to_be_ready_act(self, algo: str, flawed: Any, tmp_path: Path) -> None:
         flawed(Flaw("observation", math.nan, tuple(range(5, 1000, LIMIT))))
         config = dropping(algo, first_ready=1, backend="process")
@@ -580,6 +595,6 @@ def assert_as_it_began(run: Path) -> None:
     """Nothing was saved but what a run begins with, which is finite."""
     tensors, notes = load_tensors(run / "checkpoint" / "latest.safetensors", "checkpoint")
     assert notes["step"] == 0
-    for name in ("actor", "critic"):
-        tensors |= load_tensors(run / f"{name}.safetensors", f"{name} weights")[0]
+    for path in run.glob("*.safetensors"):
+        tensors |= load_tensors(path, f"{path.stem} weights")[0]
     assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())

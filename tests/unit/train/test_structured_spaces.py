@@ -57,9 +57,10 @@ class TestRuns:
         scores = evaluate(result.run_dir, episodes=4, num_envs=2, backend="sync")
         assert len(scores.returns) == 4
 
-    def test_sac_takes_nested_boxes(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("algo", ["sac", "td3"])
+    def test_sac_and_td3_take_nested_boxes(self, algo: str, tmp_path: Path) -> None:
         changes = {"env_kwargs": {**BOTH, "actions": "numbers"}, "total_steps": 2 * ROLLOUT, "learning_starts": 32}
-        result = train(changed("sac", **changes), run_dir=tmp_path / "run", progress=False)
+        result = train(changed(algo, **changes), run_dir=tmp_path / "run", progress=False)
         agent = load_agent(result.run_dir)
         actions = agent.act(drawn(OBSERVATION_SPACES["tuple"], 3))
         batched = batch_space(agent.action_space, 3)
@@ -70,7 +71,9 @@ class TestRuns:
             train(changed("sac", env_kwargs=BOTH), run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize(("algo", "actions"), [("a2c", "both"), ("ppo", "both"), ("sac", "numbers")])
+    @pytest.mark.parametrize(
+        ("algo", "actions"), [("a2c", "both"), ("ppo", "both"), ("sac", "numbers"), ("td3", "numbers")]
+    )
     def test_a_resumed_run_ends_as_if_it_had_not_been_stopped(self, algo: str, actions: str, tmp_path: Path) -> None:
         kwargs = {"observations": "tuple", "actions": actions}
         config = changed(algo, env_kwargs=kwargs, total_steps=6 * ROLLOUT)

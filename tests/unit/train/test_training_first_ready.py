@@ -15,7 +15,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from envfleet import make_vec
-from envfleet.train import A2CConfig, PPOConfig, SACConfig, resume, train
+from envfleet.train import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, resume, train
 from envfleet.train.algorithms.replay import ReplayBuffer
 from envfleet.train.collecting import Rollout, begin, collect
 from envfleet.train.first_ready import FirstReady
@@ -115,8 +115,11 @@ def test_the_replay_buffer_knows_what_followed_although_results_come_one_by_one(
         A2CConfig("CartPole-v1", num_envs=4, first_ready=2, rollout_steps=8, total_steps=320, backend="process"),
         PPOConfig("CartPole-v1", num_envs=4, first_ready=3, rollout_steps=8, total_steps=320, backend="sync"),
         SACConfig("Pendulum-v1", num_envs=4, first_ready=1, learning_starts=64, batch_size=8, total_steps=320),
+        TD3Config("Pendulum-v1", num_envs=4, first_ready=1, learning_starts=64, batch_size=8, total_steps=320),
+        DQNConfig("CartPole-v1", num_envs=4, first_ready=1, learning_starts=64, batch_size=8, total_steps=320),
+        DQNConfig("CartPole-v1", num_envs=4, first_ready=1, learning_starts=64, total_steps=320, priority_exponent=0.5),
     ],
-    ids=["a2c", "ppo", "sac"],
+    ids=["a2c", "ppo", "sac", "td3", "dqn", "dqn with priorities"],
 )
 def test_training_takes_every_step_it_was_told_and_goes_on_after_a_stop(config: Any, tmp_path: Path) -> None:
     halfway = train(config, run_dir=tmp_path / "run", callback=lambda progress: progress.step < 160)

@@ -198,6 +198,11 @@ def may_offer_pictures(env_id: str) -> bool:
     return _suits(_modes_of_class(env_id), "rgb_array")
 
 
+def offers_pictures(env_id: str) -> bool:
+    """Whether the environment's class names the render mode "rgb_array"; what says nothing does not."""
+    return "rgb_array" in (_modes_of_class(env_id) or ())
+
+
 def _modes_of_class(env_id: str) -> Sequence[str] | None:
     """The render modes that the environment's class names; other makers of environments say nothing: None."""
     constructor = constructor_of(spec_of(env_id))

@@ -35,7 +35,7 @@ def find_run(path: str | os.PathLike[str]) -> Path:
         raise ValueError(f"{given} holds several runs, one per seed: give one of {', '.join(runs) or 'them'}.")
     is_latest = str(given) == LATEST and not given.exists()
     parent = RUNS if is_latest else given
-    found = sorted(((_last_written(run), run) for run in _runs_below(parent)), reverse=True)
+    found = sorted(((_last_written(run), run) for run in runs_below(parent)), reverse=True)
     if not found:
         raise FileNotFoundError(_nothing_at(given, is_latest=is_latest))
     if len(found) > 1 and found[0][0] == found[1][0]:
@@ -59,7 +59,8 @@ def find_seeds(path: Path) -> Path | None:
     return parent if (parent / SEEDS_FILE).exists() else None
 
 
-def _runs_below(parent: Path) -> Iterator[Path]:
+def runs_below(parent: Path) -> Iterator[Path]:
+    """The folders of runs in a folder of runs, up to three levels down."""
     for pattern in _BELOW:
         for file in parent.glob(pattern):
             is_best = file.parent.name == "best" and (file.parent.parent / "config.json").exists()

@@ -21,7 +21,7 @@ from envfleet.train.wrapping import Wrap
 _SAME = ("hidden_sizes", "activation", "normalize_observations")
 """Settings that say what a network is; weights alone do not show all of them."""
 
-_FOLLOWS = {"target_critic": "critic"}
+_FOLLOWS = {"target_critic": "critic", "target_actor": "actor"}
 """Networks that begin as copies of others."""
 
 
@@ -34,11 +34,13 @@ class InitialWeights:
         path: the run's folder.
         tensors: by network.
         wrappers: what the user's wrappers had learnt there; None if there were none.
+        may_lack_critic: whether a critic that is not there begins afresh, as with an algorithm of the user's own.
     """
 
     path: Path
     tensors: dict[str, dict[str, Tensor]]
     wrappers: WrapperState | None = None
+    may_lack_critic: bool = False
 
     @classmethod
     def read(
@@ -61,14 +63,17 @@ class InitialWeights:
         history = folder.read_history()
         check_wrap(folder, history, wrap)
         files = {"actor": folder.actor, "critic": folder.critic}
-        if LEARNER in history and not folder.critic.exists():  # an algorithm of the user's own may have none
+        # DQN has none, and an algorithm of the user's own may have none.
+        if not folder.critic.exists() and (LEARNER in history or source.algo == "dqn"):
             del files["critic"]
         tensors = {name: load_tensors(file, f"{name} weights")[0] for name, file in files.items()}
-        return cls(path, tensors, None if wrap is None else folder.read_wrappers())
+        return cls(path, tensors, None if wrap is None else folder.read_wrappers(), LEARNER in history)
 
     def load_into(self, learner: Learner) -> None:
         """Put them into fresh networks; what does not fit is refused."""
         try:
+            if "critic" in learner.modules and "critic" not in self.tensors and not self.may_lack_critic:
+                raise ValueError(f"{self.path} has no critic.")
             for name, module in learner.modules.items():
                 source = _FOLLOWS.get(name, name)
                 if source in self.tensors:

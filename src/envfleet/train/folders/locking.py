@@ -139,6 +139,16 @@ def _read_holder(descriptor: int) -> _Holder | None:
     return holder if isinstance(holder.pid, int) and holder.pid > 0 and isinstance(holder.place, str) else None
 
 
+def is_in_use(folder: Path) -> bool:
+    """Whether somebody trains there, as far as the lock's file tells; the lock is not touched."""
+    try:
+        with (folder / LOCK_FILE).open("rb") as file:
+            holder = _read_holder(file.fileno())
+    except OSError:
+        return False
+    return holder is not None and not holder.is_gone()
+
+
 def _sentence(folder: Path, holder: _Holder | None) -> str:
     if holder is None:
         who, stop = "another process is training there", "stop it"

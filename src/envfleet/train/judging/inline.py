@@ -30,8 +30,15 @@ def film_html(film: Path, still: Path, caption: str) -> str:
         return _image(still) + below
     if film.suffix.lower() == ".gif":
         return _image(film) + below
-    source = f"data:video/mp4;base64,{_encoded(film)}"
-    return f'<video controls loop muted style="max-width: 100%" src="{source}"></video>{below}'
+    return f'<video controls loop muted style="max-width: 100%" src="{film_source(film)}"></video>{below}'
+
+
+def film_source(film: Path) -> str | None:
+    """A film or a picture, .mp4, .gif or .png, as an address that contains it; None if it is too large for a page."""
+    if film.stat().st_size > _LARGEST:
+        return None
+    kind = "video/mp4" if film.suffix.lower() == ".mp4" else f"image/{film.suffix.lower().removeprefix('.')}"
+    return f"data:{kind};base64,{_encoded(film)}"
 
 
 def table_html(headline: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:

@@ -49,7 +49,9 @@ CURVES_FILE = "curves.png"
 
 @final
 @dataclass(frozen=True)
-class _Panel:
+class Panel:
+    """How a metric is drawn."""
+
     column: str
     label: str
     from_zero: bool = False
@@ -58,19 +60,20 @@ class _Panel:
     """The lowest value worth showing: explained variance may begin far below 0, where its size means nothing."""
 
 
-_PANELS = (
-    _Panel("episode_return", "episode return"),
-    _Panel("eval_return", "evaluation return"),
-    _Panel("is_success", "success rate"),
-    _Panel("episode_length", "episode length (steps)"),
-    _Panel("critic_loss", "critic loss", may_be_log=True),
-    _Panel("explained_variance", "explained variance", at_least=-1.0),
-    _Panel("actor_loss", "actor loss"),
-    _Panel("entropy", "policy entropy (nats)"),
-    _Panel("approx_kl", "approximate KL", from_zero=True),
-    _Panel("restarts", "restarts of environments", from_zero=True),
-    _Panel("steps_per_second", "speed (steps/s)", from_zero=True),
+PANELS = (
+    Panel("episode_return", "episode return"),
+    Panel("eval_return", "evaluation return"),
+    Panel("is_success", "success rate"),
+    Panel("episode_length", "episode length (steps)"),
+    Panel("critic_loss", "critic loss", may_be_log=True),
+    Panel("explained_variance", "explained variance", at_least=-1.0),
+    Panel("actor_loss", "actor loss"),
+    Panel("entropy", "policy entropy (nats)"),
+    Panel("approx_kl", "approximate KL", from_zero=True),
+    Panel("restarts", "restarts of environments", from_zero=True),
+    Panel("steps_per_second", "speed (steps/s)", from_zero=True),
 )
+"""The metrics that are drawn, in this order; of any others only the one that is asked for."""
 
 
 @final
@@ -135,17 +138,17 @@ def plot_runs(
 _X_LABELS = {"step": "environment steps", "seconds": "seconds of training"}
 
 
-def _panels(runs: Sequence[Run], metric: str | None) -> list[_Panel]:
+def _panels(runs: Sequence[Run], metric: str | None) -> list[Panel]:
     """What is drawn: all that the runs have, or the one metric asked for."""
-    found = [panel for panel in _PANELS if any(_has(run, panel.column) for run in runs)]
+    found = [panel for panel in PANELS if any(_has(run, panel.column) for run in runs)]
     if metric is not None:
         known = sorted({name for run in runs for name in run.metrics if _has(run, name)} - {"step", "seconds"})
         if metric not in known:
             hint = f"{did_you_mean(metric, known)}; there are {', '.join(known)}"
             raise ValueError(f"nothing to draw: the runs have no values of the metric {metric!r}{hint}.")
-        return [panel for panel in found if panel.column == metric] or [_Panel(metric, metric.replace("_", " "))]
+        return [panel for panel in found if panel.column == metric] or [Panel(metric, metric.replace("_", " "))]
     if not found:
-        names = ", ".join(panel.column for panel in _PANELS)
+        names = ", ".join(panel.column for panel in PANELS)
         raise ValueError(f"nothing to draw: the metrics.csv of {runs[0].folder} has values in none of {names}.")
     return found
 
@@ -185,7 +188,7 @@ def plot_scenarios(table: Sequence[ScenarioRow], path: str | os.PathLike[str], *
     return PictureFile(target)
 
 
-def _draw_runs(figure: Figure, axes: Mapping[_Panel, Axes], runs: Sequence[Run], window: float, x: str) -> None:
+def _draw_runs(figure: Figure, axes: Mapping[Panel, Axes], runs: Sequence[Run], window: float, x: str) -> None:
     groups = group_runs(runs)
     for panel, axis in axes.items():
         if len(runs) == 1:
@@ -237,7 +240,7 @@ def _mark_if_single(axis: Axes, steps: FloatArray, values: FloatArray, colour: s
         axis.scatter(steps, values, s=9, color=colour, clip_on=False, zorder=3)
 
 
-def _finish(axis: Axes, panel: _Panel, shown: FloatArray) -> None:
+def _finish(axis: Axes, panel: Panel, shown: FloatArray) -> None:
     axis.set_ylabel(literal(panel.label))
     low, high = float(shown.min()), float(shown.max())
     if panel.at_least is not None and high > panel.at_least:

@@ -24,6 +24,7 @@ from envfleet.train.algorithms.own import check_made, chosen_learner, found_lear
 from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.config import TrainConfig, config_to_dict
 from envfleet.train.environments import make_task, make_training_envs
+from envfleet.train.filming.stage import offers_pictures
 from envfleet.train.folders.checkpoint import WRAP, check_networks, check_wrap, load_checkpoint, save_checkpoint
 from envfleet.train.folders.folder import AnyPath, RunFolder, naming_what_is_kept
 from envfleet.train.folders.initial_weights import InitialWeights
@@ -36,6 +37,7 @@ from envfleet.train.running.loggers.registry import LOGGERS, check_loggers
 from envfleet.train.running.metrics import MetricsWriter
 from envfleet.train.running.reporting import Callback, Reporter, TrainingResult, console_reporter
 from envfleet.train.running.training import Training
+from envfleet.train.watching.broadcast import Broadcast
 from envfleet.train.wrapping import Wrap, Wrapping, measured, playing_actions
 from envfleet.vector import FleetVectorEnv
 from envfleet.wrappers._common import AnyVectorEnv
@@ -55,6 +57,8 @@ class RunContext:
     loggers: tuple[str, ...]
     learner: type[Learner] | None = None
     wrap: Wrap | None = None
+    pictures: bool = False
+    """Whether environments are made so that they can be drawn while they train, if they can be."""
 
     def own_parts(self, config: TrainConfig) -> dict[str, str]:
         """What config.json is to say about an algorithm and wrappers of the user's own."""
@@ -72,12 +76,13 @@ class RunContext:
         wandb: bool = False,
         learner: type[Learner] | None = None,
         wrap: Wrap | None = None,
+        pictures: bool = False,
     ) -> RunContext:
         """What the arguments of `train` say; loggers that cannot be opened are refused."""
         if wrap is not None and not callable(wrap):
             raise TypeError(f"wrap must be a function that puts wrappers around a vector environment, got {wrap!r}.")
         shown = reporter if reporter is not None or not progress else console_reporter()
-        return cls(networks, callback, shown, _loggers(loggers, wandb), learner, wrap)
+        return cls(networks, callback, shown, _loggers(loggers, wandb), learner, wrap, pictures)
 
 
 _Start: TypeAlias = Callable[[Training, Learner], "int | None"]
@@ -105,7 +110,7 @@ def train(
     The folder is locked meanwhile: a second trainer is refused.
 
     Args:
-        config: an A2CConfig, PPOConfig or SACConfig.
+        config: of the algorithm: A2CConfig, PPOConfig, SACConfig, TD3Config, DQNConfig, or your own.
         run_dir: the run's folder, which must not hold a run yet; by default one below `runs/`.
         networks: your own networks instead of envfleet's.
         learner: your own algorithm instead of the one that `config` is for: a class with the methods of `Learner`. The
@@ -184,14 +189,20 @@ def resume(
         wandb: as for `train`.
         allow_import: for a run that was not trained here by you, as for `load_agent`.
     """
-    folder = RunFolder(Path(run_dir))
+    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb, learner, wrap)
+    return resume_run(RunFolder(Path(run_dir)), options, env, total_steps, allow_import)
+
+
+def resume_run(
+    folder: RunFolder, asked: RunContext, env: str | EnvMaker | None, total_steps: int | None, allow_import: AllowImport
+) -> TrainingResult:
+    """What `resume` does, with whatever else is asked for."""
     told, custom_networks = folder.read_allowed_config(allow_import, env)
     config = told if total_steps is None else replace(told, total_steps=total_steps)
-    check_networks(folder, networks, custom=custom_networks)
+    check_networks(folder, asked.networks, custom=custom_networks)
     history = folder.read_history()
-    algorithm = found_learner(folder.path, config, history, learner)
-    check_wrap(folder, history, wrap)
-    options = RunContext.of(networks, callback, reporter, progress, loggers, wandb, algorithm, wrap)
+    options = replace(asked, learner=found_learner(folder.path, config, history, asked.learner))
+    check_wrap(folder, history, options.wrap)
     with folder.locked():
         checkpoint = load_checkpoint(folder)
 
@@ -218,7 +229,8 @@ def _run(config: TrainConfig, folder: RunFolder, options: RunContext, start: _St
     result: TrainingResult | None = None
     with ExitStack() as stack:
         stack.enter_context(_torch_settings(config))
-        envs = make_training_envs(config, options.learner, options.wrap)
+        pictures = options.pictures and offers_pictures(config.env_id)
+        envs = make_training_envs(config, options.learner, options.wrap, pictures=pictures)
         stack.callback(envs.close)
         task = make_task(config, envs.single_observation_space, envs.single_action_space, options.networks)
         learner = make_learner(config, task, options.learner)
@@ -239,8 +251,9 @@ def _run(config: TrainConfig, folder: RunFolder, options: RunContext, start: _St
             for line in _remarks(config, training, learner):
                 options.reporter.say(line)
         try:
+            broadcast = Broadcast(folder, training, pictures=pictures and not config.first_ready)
             with naming_what_is_kept(folder):
-                stopped_by = _loop(training, learner, folder, writers, options)
+                stopped_by = _loop(training, learner, folder, writers, options, broadcast)
             learner.actor.eval()
             result = TrainingResult(
                 folder.path,
@@ -290,9 +303,14 @@ def _remarks(config: TrainConfig, training: Training, learner: Learner) -> Itera
 
 
 def _loop(
-    training: Training, learner: Learner, folder: RunFolder, writers: Sequence[LogWriter], options: RunContext
+    training: Training,
+    learner: Learner,
+    folder: RunFolder,
+    writers: Sequence[LogWriter],
+    options: RunContext,
+    broadcast: Broadcast,
 ) -> signal.Signals | None:
-    """Train to the end, or until the callback or a signal, which is returned, stops it."""
+    """Train to the end, or until the callback, somebody who watches, or a signal, which is returned, stops it."""
     clock = _CheckpointClock()
     stopped = False
     with interruptions() as noted:
@@ -304,10 +322,12 @@ def _loop(
                 if options.reporter is not None:
                     options.reporter.report(progress)
                 stopped = options.callback is not None and options.callback(progress) is False
-            stopped = stopped or bool(noted)
-            if clock.due() or stopped or training.finished:
+            orders = broadcast.look()
+            stopped = stopped or bool(noted) or "stop" in orders
+            if clock.due() or stopped or training.finished or "save" in orders:
                 with clock.timed():
                     _save(training, learner, folder)
+        broadcast.end()
     return noted[0] if noted else None
 
 

@@ -33,6 +33,7 @@ from envfleet.train.running.evaluating import PeriodicEvaluation
 from envfleet.train.running.journal import Journal, observation_leaves, stand_as_saved
 from envfleet.train.running.metrics import LogInterval
 from envfleet.train.running.reporting import Progress
+from envfleet.train.running.spent import Spent
 from envfleet.train.running.training_envs import TrainingEnvs
 from envfleet.train.watch import Shielded, Watch, traced
 from envfleet.train.wrapper_state import WrapperState, check_wrappers, load_state, packed, read_state, unpacked
@@ -40,6 +41,7 @@ from envfleet.train.wrapping import Wrapping, measured
 from envfleet.wrappers._common import AnyVectorEnv
 
 _REMEMBERED_EPISODES = 100
+_REMEMBERED_RESTARTS = 50
 _ROWS = 1000
 _EPISODES_A_STREAM = 10
 _SUCCESS = "is_success"
@@ -108,6 +110,8 @@ class Training:
         self._open_envs = TrainingEnvs(envs, self._journal.note_attribute)
         self._position: Position | None = None
         self._done_rollouts = self._stream = self._episodes = 0
+        self._spent = Spent()
+        self._restarted: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED_RESTARTS)
         self.step = 0
         self.seconds = 0.0
         self.restarts = 0
@@ -144,8 +148,10 @@ class Training:
         if not self._interval.steps:  # a callback has had the networks in its hands
             self._check_weights()
         rollout = self._collect(self._current_position())
+        collected = time.perf_counter()
         checked = self._watch.checked(rollout, self.step)
         metrics = self._learn(checked)
+        self._spent.note(collected - started, time.perf_counter() - collected)
         self._position = rollout.end
         episodes = self._count(rollout, checked)
         elapsed = time.perf_counter() - started
@@ -168,6 +174,7 @@ class Training:
             self.restarts += restarts
             self._journal.restarts += restarts
             self._interval.restarts += restarts
+            self._restarted.extend({"step": self.step, "env": env, "cause": why} for env, why in rollout.restart_causes)
         episodes = self._tracker.finished(rollout, checked)
         for episode in episodes:
             for name, value in episode.infos.items():
@@ -196,15 +203,40 @@ class Training:
     def _collect(self, position: Position) -> Rollout:
         if self._measured is not None:
             self._measured.forget()
+        act = self._spent.policy or self._act
         try:
             if self._first_ready is None:
                 steps, names = self._learner.rollout_steps, self._info_names
-                return collect(self._envs, self._act, steps, position, names, tell_resets=self._tell_resets)
+                return collect(self._envs, act, steps, position, names, tell_resets=self._tell_resets)
             if self._learner.off_policy:
-                return self._first_ready.first_results(self._act)
-            return self._first_ready.steps_of_all(self._act, self._learner.rollout_steps)
+                return self._first_ready.first_results(act)
+            return self._first_ready.steps_of_all(act, self._learner.rollout_steps)
         except NonFiniteError as error:
             raise traced(error, self._learner, None, self.step) from error
+
+    def live(self) -> dict[str, Any]:
+        """What the run does now, for those who watch it: where it stands, what takes the time, every environment."""
+        under_way, table = self._tracker.state(), self._open_envs.parameters
+        pairs = zip(under_way["returns"], under_way["lengths"], strict=True)
+        envs = [{"return": total, "length": length} for total, length in pairs]
+        for env, told in enumerate(envs if table else ()):
+            told["parameters"] = {name: _shown(column[env]) for name, column in (table or {}).items()}
+        return {
+            "step": self.step,
+            "total_steps": self._config.total_steps,
+            "seconds": self.seconds,
+            "parts": self._spent.parts(self.step),
+            "envs": envs,
+            "restarts": list(self._restarted),
+        }
+
+    def picture_of(self, env: int) -> Any:
+        """What an environment looks like now."""
+        return self._open_envs.call("render", indices=[env])[0]
+
+    def measure_policy(self, wanted: bool) -> None:
+        """Measure what the policy takes of the time, or leave that."""
+        self._spent.measure(self._act if wanted else None)
 
     def _learn(self, rollout: Rollout) -> dict[str, float]:
         try:
@@ -377,6 +409,12 @@ class Training:
             self.restarts,
             None if self._evaluation is None else self._evaluation.latest,
         )
+
+
+def _shown(value: Any) -> Any:
+    """A parameter as JSON holds it."""
+    plain = value.item() if isinstance(value, np.generic) else value
+    return plain if isinstance(plain, (bool, int, float, str)) else repr(plain)
 
 
 def _stream_steps(config: TrainConfig, envs: AnyVectorEnv) -> int:

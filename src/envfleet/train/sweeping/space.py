@@ -39,6 +39,9 @@ _SEARCHED: SearchSpace = MappingProxyType(
         "tau": loguniform(0.002, 0.05),
         "updates_per_step": choice([0.25, 0.5, 1.0, 2.0]),
         "return_steps": choice([1, 3, 5]),
+        "learning_rate": loguniform(1e-4, 1e-2),
+        "exploration_noise": uniform(0.05, 0.4),
+        "final_epsilon": loguniform(0.005, 0.1),
         "hidden_sizes": choice([(32, 32), (64, 64), (128, 128), (256, 256)]),
     }
 )

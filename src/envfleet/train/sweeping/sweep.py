@@ -54,7 +54,7 @@ def sweep(
     under way as well. With the same seed the same settings are suggested, unless several trials run at once.
 
     Args:
-        config: an A2CConfig, PPOConfig or SACConfig. Without `eval_every`, trials are evaluated ten times.
+        config: of the algorithm, as for `train`. Without `eval_every`, trials are evaluated ten times.
         search: what to search: `uniform`, `loguniform` or `choice` by the names of settings; by default
             `default_search_space(config)`. A range of a whole number is one of whole numbers.
         trials: how many trials there are to be, those that were ended early or failed included.

@@ -480,6 +480,7 @@ class TestDamage:
         number = (type(None), int)
         fitting = {"env_id": (str,), "device": (str,), "target_entropy": number, "stop_at_return": number}
         fitting["demonstrations"] = (type(None), str)
+        fitting["initial_log_std"] = (int,)
         for name, right in good["config"].items():
             for wrong in (None, "x", -1, [], {}, [[]], {"x": 1}, 10**400, True):
                 if type(wrong) in (type(right), *fitting.get(name, ())):

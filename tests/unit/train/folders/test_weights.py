@@ -25,7 +25,7 @@ from envfleet import uniform
 from envfleet.train.algorithms.learner import Learner, Task
 from envfleet.train.algorithms.registry import make_learner
 from envfleet.train.collecting import begin, collect
-from envfleet.train.config import A2CConfig, PPOConfig, SACConfig, TrainConfig
+from envfleet.train.config import A2CConfig, DQNConfig, PPOConfig, SACConfig, TD3Config, TrainConfig
 from envfleet.train.environments import make_training_envs
 from envfleet.train.folders import weights
 from envfleet.train.folders.checkpoint import load_agent, load_checkpoint, restore_learner, save_checkpoint
@@ -237,7 +237,7 @@ class TestFolder:
             ("{}", "has format None, .* envfleet of unknown version"),
             ('{"format": 1}', "is damaged: it lacks algo, config, custom_networks"),
             (
-                '{"format": 1, "algo": "dqn", "config": {"env_id": "A"}, "custom_networks": false}',
+                '{"format": 1, "algo": "rainbow", "config": {"env_id": "A"}, "custom_networks": false}',
                 "algo must be one of",
             ),
             ('{"format": 1, "algo": "a2c", "config": 3, "custom_networks": false}', "is damaged: "),
@@ -257,7 +257,8 @@ class TestFolder:
 
 
 def learner_of(config: TrainConfig, seed: int) -> Learner:
-    task = Task(OBSERVATION_SPACES["dict"], ACTION_SPACES["box"], 2, CPU)
+    actions = ACTION_SPACES["discrete" if config.algo == "dqn" else "box"]
+    task = Task(OBSERVATION_SPACES["dict"], actions, 2, CPU)
     torch.manual_seed(seed)
     return make_learner(config, task)
 
@@ -268,11 +269,13 @@ def learner_of(config: TrainConfig, seed: int) -> Learner:
         A2CConfig("unused", hidden_sizes=(8,), normalize_observations=True),
         PPOConfig("unused", hidden_sizes=(8,), normalize_observations=True, minibatch_size=4),
         SACConfig("unused", hidden_sizes=(8,), normalize_observations=True, learning_starts=4, batch_size=4),
+        TD3Config("unused", hidden_sizes=(8,), normalize_observations=True, learning_starts=4, batch_size=4),
+        DQNConfig("unused", hidden_sizes=(8,), dueling=True, priority_exponent=0.6, learning_starts=4, batch_size=4),
     ],
-    ids=["a2c", "ppo", "sac"],
+    ids=["a2c", "ppo", "sac", "td3", "dqn"],
 )
 def test_a_restored_learner_goes_on_like_the_saved_one(config: TrainConfig, tmp_path: Path) -> None:
-    kwargs = {"observations": "dict", "actions": "box"}
+    kwargs = {"observations": "dict", "actions": "discrete" if config.algo == "dqn" else "box"}
     fleet = A2CConfig(ANY_SPACE, backend="sync", num_envs=2, env_kwargs=kwargs)
     with torch.random.fork_rng(devices=[]), closing(make_training_envs(fleet)) as envs:
         first = learner_of(config, 0)

@@ -414,7 +414,8 @@ def test_what_is_unusual_is_explained_by_single_steps() -> None:
     with torch.no_grad():
         body: Any = agent.actor.body
         body.layers[-1].weight.fill_(3e38)
-    with pytest.raises(NonFiniteError, match="outputs for row 1") as single:
+    # Which row overflows first depends on the order in which an instruction set adds up.
+    with pytest.raises(NonFiniteError, match=r"outputs for row [01]") as single:
         evaluate(agent, episodes=2, num_envs=2, backend="sync")
     with pytest.raises(NonFiniteError) as at_once:
         evaluate(agent, episodes=2, num_envs=2, backend="native")

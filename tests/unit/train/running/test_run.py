@@ -72,7 +72,7 @@ class TestResume:
     @pytest.mark.parametrize("stops", [[6, 8], [7, 22]])
     def test_before_at_and_after_fresh_seeds(self, algo: str, stops: list[int], tmp_path: Path) -> None:
         # A stream holds at least ten episodes of the limit, 10 steps: every 7 rollouts of 16 steps a new one begins.
-        rollouts = 10 if algo == "sac" else 24
+        rollouts = 24 if algo in ("a2c", "ppo") else 10
         config = changed(algo, reseed_every=1, total_steps=rollouts * ROLLOUT, normalize_observations=True)
         assert_same_run(config, tmp_path, [stop * ROLLOUT for stop in stops if stop < rollouts])
 
@@ -239,6 +239,7 @@ class TestFolder:
         names = {str(path.relative_to(tmp_path / "run")) for path in result.run_dir.rglob("*") if path.is_file()}
         (events,) = [name for name in names if name.startswith("events.out.tfevents.")]
         expected = {"config.json", "metrics.csv", "actor.safetensors", "critic.safetensors"}
+        expected -= {"critic.safetensors"} if algo == "dqn" else set()
         assert names == expected | {events, "checkpoint/latest.safetensors"}
 
     @pytest.mark.parametrize(
@@ -253,6 +254,8 @@ class TestFolder:
                 ],
             ),
             ("sac", ["actor_loss", "critic_loss", "entropy", "temperature", "q_value"]),
+            ("td3", ["actor_loss", "critic_loss", "q_value"]),
+            ("dqn", ["critic_loss", "q_value", "epsilon"]),
         ],
     )
     def test_metrics(self, algo: str, columns: list[str], tmp_path: Path) -> None:
@@ -266,7 +269,7 @@ class TestFolder:
         # About one episode in ten steps or fewer.
         assert 60 < metrics["episodes"][-1] < 200
         assert np.nanmax(metrics["episode_length"]) <= 10
-        assert np.isfinite(metrics["actor_loss"][-1])
+        assert np.isfinite(metrics["critic_loss"][-1])
 
     def test_returns_are_reported_as_they_are(self, tmp_path: Path) -> None:
         config = A2CConfig("CartPole-v1", **SMALL, rollout_steps=64, total_steps=512, reward_scale=0.01)
@@ -318,18 +321,23 @@ class TestFolder:
         class Mine(TrainConfig):
             algo = "mine"
 
-        with pytest.raises(TypeError, match=r"train\(\) needs an A2CConfig, a PPOConfig or a SACConfig, got "):
+        with pytest.raises(
+            TypeError, match=r"train\(\) needs an A2CConfig, a PPOConfig, a SACConfig, a TD3Config or a DQNConfig, got "
+        ):
             train(Mine(ANY_SPACE, **SMALL), run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
 
-    def test_discrete_actions_are_not_for_sac(self, tmp_path: Path) -> None:
-        with pytest.raises(TypeError, match="SAC needs continuous actions"):
-            train(changed("sac", env_kwargs={"actions": "discrete"}), run_dir=tmp_path / "run", progress=False)
+    @pytest.mark.parametrize("algo", ["sac", "td3"])
+    def test_discrete_actions_are_not_for_sac_and_td3(self, algo: str, tmp_path: Path) -> None:
+        with pytest.raises(TypeError, match=f"{algo.upper()} needs continuous actions.*use DQN, A2C or PPO"):
+            train(changed(algo, env_kwargs={"actions": "discrete"}), run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
 
-    def test_actions_without_bounds_are_not_for_sac(self, tmp_path: Path) -> None:
-        config = changed("sac", env_kwargs={"actions": "box without bounds"})
-        with pytest.raises(ValueError, match=r"SAC needs actions with finite bounds, got Box\(-inf.* use A2C or PPO"):
+    @pytest.mark.parametrize("algo", ["sac", "td3"])
+    def test_actions_without_bounds_are_not_for_sac_and_td3(self, algo: str, tmp_path: Path) -> None:
+        config = changed(algo, env_kwargs={"actions": "box without bounds"})
+        said = rf"{algo.upper()} needs actions with finite bounds, got Box\(-inf.* use A2C or PPO"
+        with pytest.raises(ValueError, match=said):
             train(config, run_dir=tmp_path / "run", progress=False)
         assert not (tmp_path / "run").exists()
 
@@ -494,7 +502,7 @@ class TestSpaces:
         assert result.step == config.total_steps
         tensors, _ = load_tensors(result.run_dir / "actor.safetensors", "actor weights")
         assert all(torch.isfinite(tensor).all() for tensor in tensors.values())
-        for network in ("actor", "critic"):
+        for network in ("critic",) if config.algo == "dqn" else ("actor", "critic"):
             assert np.isfinite(read_metrics(result.run_dir)[f"{network}_loss"]).any()
         agent = load_agent(result.run_dir)
         assert agent.observation_space == OBSERVATION_SPACES[observations]
@@ -510,7 +518,7 @@ class TestSpaces:
             env_kwargs={"observations": observations},
             total_steps=2 * ROLLOUT,
             normalize_observations=normalize,
-            **({"learning_starts": 48} if algo == "sac" else {}),
+            **({} if algo in ("a2c", "ppo") else {"learning_starts": 40}),
         )
         self.check(config, tmp_path, observations)
 
@@ -519,9 +527,10 @@ class TestSpaces:
     def test_actions(self, algo: str, actions: str, tmp_path: Path) -> None:
         self.check(changed(algo, env_kwargs={"actions": actions}, total_steps=2 * ROLLOUT), tmp_path)
 
+    @pytest.mark.parametrize("algo", ["sac", "td3"])
     @pytest.mark.parametrize("actions", ["box", "box, 2-d, float64", "box, a number"])
-    def test_actions_of_sac(self, actions: str, tmp_path: Path) -> None:
-        config = changed("sac", env_kwargs={"actions": actions}, total_steps=2 * ROLLOUT, learning_starts=32)
+    def test_actions_of_sac_and_td3(self, algo: str, actions: str, tmp_path: Path) -> None:
+        config = changed(algo, env_kwargs={"actions": actions}, total_steps=2 * ROLLOUT, learning_starts=32)
         self.check(config, tmp_path)
 
     @ON_POLICY

@@ -144,7 +144,7 @@ class TestInitialWeights:
         config = dataclasses.replace(CONFIGS[algo], seed=5)
         train(config, run_dir=tmp_path / "second", init_from=tmp_path / "first", progress=False)
         assert first is not None
-        for name in ("actor", "critic"):
+        for name in ("actor",) if algo == "dqn" else ("actor", "critic"):
             assert_same(starts[0][name], {key: value.numpy() for key, value in first.group(f"module/{name}").items()})
         assert json.loads((tmp_path / "second/config.json").read_text())["init_from"] == str(tmp_path / "first")
 
@@ -166,6 +166,14 @@ class TestInitialWeights:
     ) -> None:
         train(CONFIGS["a2c"], run_dir=tmp_path / "first", progress=False)
         with pytest.raises(ValueError, match=expected):
+            train(other, run_dir=tmp_path / "second", init_from=tmp_path / "first", progress=False)
+        assert not (tmp_path / "second").exists()
+
+    def test_weights_without_a_critic_are_not_enough_for_an_algorithm_that_has_one(self, tmp_path: Path) -> None:
+        config = changed("dqn", activation="tanh")
+        train(config, run_dir=tmp_path / "first", progress=False)
+        other = changed("a2c", normalize_observations=False)
+        with pytest.raises(ValueError, match=r"cannot start from these weights.*first has no critic"):
             train(other, run_dir=tmp_path / "second", init_from=tmp_path / "first", progress=False)
         assert not (tmp_path / "second").exists()
 

@@ -21,6 +21,7 @@ _TAGS = {
     "critic_loss": "loss/critic",
     "dropped_episodes": "episode/dropped",
     "entropy": "policy/entropy",
+    "epsilon": "policy/epsilon",
     "episode_length": "episode/length",
     "episode_return": "episode/return",
     "episodes": "episode/count",
