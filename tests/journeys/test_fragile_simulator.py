@@ -96,7 +96,7 @@ def await_first_row(process: subprocess.Popen[str]) -> None:
 
 
 def engine_alone(folder: Path) -> float:
-    """Steps per second of the same environments without faults, with random actions, and nothing else to do."""
+    """Seconds for as many steps as a rollout has: the same environments without faults, and nothing else to do."""
     found = importlib.util.spec_from_file_location("simulator", folder / "simulator.py")
     assert found is not None
     assert found.loader is not None
@@ -105,13 +105,13 @@ def engine_alone(folder: Path) -> float:
     engine = {"on_failure": "restart", "step_timeout": STEP_TIMEOUT, "autoreset_mode": "SameStep", "copy": False}
     with make_vec("Simulator-v0", COPIES, vector_kwargs=engine, faults=False) as envs:
         envs.reset(seed=0)
-        actions = np.random.default_rng(0).integers(2, size=(100, COPIES))
-        for some in actions[:10]:
-            envs.step(some)
-        started = time.perf_counter()
-        for some in actions:
-            envs.step(some)
-        return float(actions.size / (time.perf_counter() - started))
+        actions = np.random.default_rng(0).integers(2, size=(ROLLOUT // COPIES, COPIES))
+        ends = []
+        for _ in range(6):
+            for some in actions:
+                envs.step(some)
+            ends.append(time.perf_counter())
+        return float(np.median(np.diff(ends)))
 
 
 @pytest.mark.alone
@@ -137,5 +137,8 @@ def test_it_is_trained_through_crashes_and_hangs_stopped_and_resumed(folder: Pat
     assert set(metrics["episode_length"][np.isfinite(metrics["episode_length"])].tolist()) == {40.0}
     assert "is_success" in metrics
     assert f"{metrics['restarts'][-1]:.0f} restarts of environments after failures" in output
-    speed, ideal = metrics["step"][-1] / metrics["seconds"][-1], engine_alone(folder)
-    assert speed >= 0.9 * ideal, f"{speed:.0f} steps/s in training, {ideal:.0f} steps/s of the engine alone"
+    # The median leaves out the rollouts with a fault, which wait for it; those are looked at by themselves.
+    rollout, ideal = float(np.median(np.diff(metrics["seconds"]))), engine_alone(folder)
+    assert ideal >= 0.9 * rollout, f"{rollout:.3f} s for a rollout in training, {ideal:.3f} s with the engine alone"
+    faults = metrics["seconds"][-1] - len(metrics["seconds"]) * rollout
+    assert faults <= metrics["restarts"][-1] * (STEP_TIMEOUT + 1), f"faults and starts took {faults:.3f} s"
