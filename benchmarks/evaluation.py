@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import torch
 from harness.pages import with_section
 from harness.report import machine_text, table
 from learning.jobs import machine_with_torch
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5, metavar="N", help="of each contestant, default 5")
     parser.add_argument("--publish", action="store_true", help="write benchmarks/results and docs/learner.md")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # as in training
     here, load = machine_with_torch(), os.getloadavg()
     print(machine_text(here, load), flush=True)
     seconds = measured(options.episodes, options.turns)
