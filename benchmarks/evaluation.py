@@ -21,7 +21,6 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import torch
 from harness.pages import with_section
 from harness.report import machine_text, table
@@ -87,7 +86,8 @@ def steps_alone(episodes: int) -> None:
     """As many steps of the same fleet, with actions that are there before."""
     with closing(make_vec(ENV, COPIES, backend="native", vector_kwargs={"copy": False})) as envs:
         envs.reset(seed=0)
-        actions = np.random.default_rng(0).uniform(-1, 1, (EPISODE, *envs.action_space.shape)).astype(np.float32)
+        envs.action_space.seed(0)
+        actions = [envs.action_space.sample() for _ in range(EPISODE)]
         for _ in range(episodes // COPIES):
             for some in actions:
                 envs.step(some)

@@ -71,8 +71,8 @@ class SacUpdate {
             halves_[which].learn_values(batch, scaling, temperature, reward_scale);
         });
         const double count = static_cast<double>(batch.count);
-        metrics.value_loss = (halves_[0].squares + halves_[1].squares) / (2 * count);
-        metrics.value = (halves_[0].values + halves_[1].values) / (2 * count);
+        metrics.value_loss = (halves_[0].learnt.squares + halves_[1].learnt.squares) / (2 * count);
+        metrics.value = (halves_[0].learnt.values + halves_[1].learnt.values) / (2 * count);
         add_gradients(critic_adam_, halves_[1].critic_gradients, kernels());
         if (auto failed =
                 careful_step(critic_adam_, metrics.value_loss, settings.critic, "critic")) {
@@ -130,35 +130,20 @@ class SacUpdate {
         template <class Number>
         void learn_values(const ReplayBatch<Number>& batch, const Scaling& scaling,
                           float temperature, float reward_scale) {
-            squares = values = 0;
+            learnt = {};
             const float scale = 1.0f / static_cast<float>(batch.count);
+            const Outcomes outcomes{batch.rewards, batch.discounts, batch.terminated, reward_scale};
             each_block(batch.count, [&](ptrdiff_t row, ptrdiff_t count, bool first) {
                 act(batch.next_observations, batch.next_noise, scaling.actor, row, count);
                 const ptrdiff_t width = padded(count);
                 judge(targets, batch.next_observations, scaling.target, row, count,
                       [&](ptrdiff_t j, ptrdiff_t i) { return actions[i * width + j]; });
-                const float *one = targets[0].outputs(), *other = targets[1].outputs();
                 judge(critics, batch.observations, scaling.critic, row, count,
                       [&](ptrdiff_t j, ptrdiff_t i) {
                           return batch.actions[(row + j) * all.size_ + i];
                       });
-                for (ptrdiff_t j = 0; j < count; ++j) {
-                    const float least = one[j] > other[j] ? other[j] : one[j];
-                    const float goes_on =
-                        batch.discounts[row + j] * (1 - batch.terminated[row + j]);
-                    const float target = reward_scale * batch.rewards[row + j] +
-                                         goes_on * (least - temperature * log_prob[j]);
-                    for (Trainable& critic : critics) {
-                        const float error = critic.outputs()[j] - target;
-                        squares += static_cast<double>(error) * static_cast<double>(error);
-                        values += static_cast<double>(critic.outputs()[j]);
-                        critic.delta()[j] = scale * error;
-                    }
-                }
-                for (Trainable& critic : critics) {
-                    Perceptron::clear_padding(critic.delta(), 1, count);
-                    critic.backward(first);
-                }
+                learn_outcomes(critics, targets, outcomes, row, count, scale, first, learnt,
+                               [&](ptrdiff_t j) { return temperature * log_prob[j]; });
             });
         }
 
@@ -232,7 +217,8 @@ class SacUpdate {
         Trainable actor;
         std::array<Trainable, 2> critics, targets;
         Floats noise, actions, slopes, log_prob;
-        double squares = 0, values = 0, log_probs = 0, least_values = 0;
+        CriticSums learnt;
+        double log_probs = 0, least_values = 0;
     };
 
     const Kernels& kernels() const { return actor_.kernels(); }

@@ -111,4 +111,40 @@ void judge(std::array<Trainable, critics>& pair, const Number* observations,
     for (size_t i = 0; i < asked; ++i) pair[i].forward(count);
 }
 
+// What came after the steps of a batch, and what rewards are multiplied by.
+struct Outcomes {
+    const float *rewards, *discounts, *terminated;
+    float reward_scale;
+};
+
+// Sums over a pair of critics: their squared errors, and what they said.
+struct CriticSums {
+    double squares = 0, values = 0;
+};
+
+// A pair that was asked about a block learns from the outcomes and the lower of what the targets
+// said of the next states, less what being there costs; cost(sample). `scale` is that of the loss.
+template <class Cost>
+void learn_outcomes(std::array<Trainable, 2>& critics, std::array<Trainable, 2>& targets,
+                    const Outcomes& outcomes, ptrdiff_t row, ptrdiff_t count, float scale,
+                    bool first, CriticSums& sums, const Cost& cost) {
+    const float *one = targets[0].outputs(), *other = targets[1].outputs();
+    for (ptrdiff_t j = 0; j < count; ++j) {
+        const float least = one[j] > other[j] ? other[j] : one[j];
+        const float goes_on = outcomes.discounts[row + j] * (1 - outcomes.terminated[row + j]);
+        const float target =
+            outcomes.reward_scale * outcomes.rewards[row + j] + goes_on * (least - cost(j));
+        for (Trainable& critic : critics) {
+            const float error = critic.outputs()[j] - target;
+            sums.squares += static_cast<double>(error) * static_cast<double>(error);
+            sums.values += static_cast<double>(critic.outputs()[j]);
+            critic.delta()[j] = scale * error;
+        }
+    }
+    for (Trainable& critic : critics) {
+        Perceptron::clear_padding(critic.delta(), 1, count);
+        critic.backward(first);
+    }
+}
+
 }  // namespace envfleet::learner

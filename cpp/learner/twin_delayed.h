@@ -70,8 +70,8 @@ class DelayedUpdate {
         metrics = {};
         pair.run([&](int which) { halves_[which].learn_values(batch, scaling, reward_scale); });
         const double count = static_cast<double>(batch.count);
-        metrics.value_loss = (halves_[0].squares + halves_[1].squares) / (2 * count);
-        metrics.value = (halves_[0].values + halves_[1].values) / (2 * count);
+        metrics.value_loss = (halves_[0].learnt.squares + halves_[1].learnt.squares) / (2 * count);
+        metrics.value = (halves_[0].learnt.values + halves_[1].learnt.values) / (2 * count);
         add_gradients(critic_adam_, halves_[1].critic_gradients, kernels());
         if (auto failed =
                 careful_step(critic_adam_, metrics.value_loss, settings.critic, "critic")) {
@@ -117,8 +117,9 @@ class DelayedUpdate {
         template <class Number>
         void learn_values(const DelayedBatch<Number>& batch, const Scaling& scaling,
                           float reward_scale) {
-            squares = values = 0;
+            learnt = {};
             const float scale = 1.0f / static_cast<float>(batch.count);
+            const Outcomes outcomes{batch.rewards, batch.discounts, batch.terminated, reward_scale};
             const auto learn = [&](ptrdiff_t row, ptrdiff_t count, bool first) {
                 act(target_actor, batch.next_observations, scaling.target_actor, row, count);
                 const ptrdiff_t width = padded(count);
@@ -127,27 +128,12 @@ class DelayedUpdate {
                           const float noise = batch.noise[(row + j) * all.size_ + i];
                           return std::clamp(actions[i * width + j] + noise, -1.0f, 1.0f);
                       });
-                const float *one = targets[0].outputs(), *other = targets[1].outputs();
                 judge(critics, batch.observations, scaling.critic, all.features_, all.size_, row,
                       count, [&](ptrdiff_t j, ptrdiff_t i) {
                           return batch.actions[(row + j) * all.size_ + i];
                       });
-                for (ptrdiff_t j = 0; j < count; ++j) {
-                    const float least = one[j] > other[j] ? other[j] : one[j];
-                    const float goes_on =
-                        batch.discounts[row + j] * (1 - batch.terminated[row + j]);
-                    const float target = reward_scale * batch.rewards[row + j] + goes_on * least;
-                    for (Trainable& critic : critics) {
-                        const float error = critic.outputs()[j] - target;
-                        squares += static_cast<double>(error) * static_cast<double>(error);
-                        values += static_cast<double>(critic.outputs()[j]);
-                        critic.delta()[j] = scale * error;
-                    }
-                }
-                for (Trainable& critic : critics) {
-                    Perceptron::clear_padding(critic.delta(), 1, count);
-                    critic.backward(first);
-                }
+                learn_outcomes(critics, targets, outcomes, row, count, scale, first, learnt,
+                               [](ptrdiff_t) { return 0.0f; });
             };
             if (!each_block_of_half(which, batch.count, learn)) clear(critic_gradients);
         }
@@ -200,7 +186,8 @@ class DelayedUpdate {
         Trainable actor, target_actor;
         std::array<Trainable, 2> critics, targets;
         Floats actions;
-        double squares = 0, values = 0;
+        CriticSums learnt;
+        double values = 0;  // of what the actor does
     };
 
     const Kernels& kernels() const { return actor_.kernels(); }

@@ -101,7 +101,7 @@ class DQN(OffPolicyLearner[DQNConfig]):
 
     def make_compiled(self) -> CompiledDQN:
         """The same mathematics as `update`."""
-        return CompiledDQN(self.config, self.modules, self.optimizers["actor"])
+        return CompiledDQN(self.config, self.modules, self.optimizers)
 
     def compiled_update(self, batches: Transitions, count: int) -> Tensor:
         """So many updates in compiled code; what was drawn gets its priority."""

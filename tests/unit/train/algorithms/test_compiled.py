@@ -279,7 +279,7 @@ def test_gradients_of_dqn_are_those_of_autograd(
     stirred(*learner.modules.values())
     exact = {name: exact_copy(module) for name, module in learner.modules.items()}
     batch = choices_for(rows, weighted)
-    made = CompiledDQN(learner.config, learner.modules, learner.optimizers["actor"], kernels)
+    made = CompiledDQN(learner.config, learner.modules, learner.optimizers, kernels)
     metrics = made.updates(batch, 1, 2.0).tolist()
     precise = doubled(batch)
     targets = dqn.value_targets(exact["actor"], exact["target_actor"], precise, 2.0, double=double)
