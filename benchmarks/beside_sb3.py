@@ -1,6 +1,7 @@
 """Learning curves beside Stable-Baselines3's, with identical settings: PPO on CartPole-v1, SAC on Pendulum-v1.
 
 python benchmarks/beside_sb3.py                             both, five seeds each
+python benchmarks/beside_sb3.py --publish                   the same, into results, docs/ppo.md and docs/sac.md
 python benchmarks/beside_sb3.py --only cartpole-ppo --seeds 0 1 2
 python benchmarks/beside_sb3.py --quick                     a tiny form of both; nothing is learnt
 
@@ -13,17 +14,28 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from harness.installation import PEERS_DIRECTORY, peer_python
 from harness.installation import peers as known_peers
+from harness.machine import Machine
+from harness.pages import with_section
 from harness.report import table
 from learning.jobs import machine_with_torch
 from peers.curves import COMPARISONS, CurveResult, compare, shortened
 
 SEEDS = (0, 1, 2, 3, 4)
 VENV = PEERS_DIRECTORY / "sb3"
+PUBLISHED = Path(__file__).parent / "results" / "beside_sb3.json"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = {"cartpole-ppo": DOCS / "ppo.md", "pendulum-sac": DOCS / "sac.md"}
+SECTION = "beside Stable-Baselines3"
+SOURCE = """\
+Over the whole run envfleet must not be below the 95 % interval of Stable-Baselines3's mean: Student's t over the seeds.
+In a single stretch it may be, by chance. Measured by `python benchmarks/beside_sb3.py --publish`
+([every run](../benchmarks/results/beside_sb3.json))."""
 
 
 def main() -> int:
@@ -35,10 +47,8 @@ def main() -> int:
     results = [compare(comparison, options.seeds, python, progress, steps=options.steps) for comparison in chosen]
     for result in results:
         print(f"\n{text_of(result)}")
-    if options.json:
-        machine = asdict(machine_with_torch())
-        plain = [{**asdict(result), "holds": result.holds} for result in results]
-        options.json.write_text(json.dumps({"machine": machine, "comparisons": plain}, indent=2) + "\n")
+    if options.publish:
+        publish(results, machine_with_torch())
     return 0 if all(result.holds for result in results) else 1
 
 
@@ -51,8 +61,10 @@ def parse_arguments() -> argparse.Namespace:
     add("--steps", type=int, default=0, metavar="N", help="environment steps of each run, default the comparison's own")
     add("--quick", action="store_true", help="runs of a second or two; nothing is learnt")
     add("--peers-venv", type=Path, default=VENV, metavar="DIR", help="its virtual environment, default build/peers/sb3")
-    add("--json", type=Path, metavar="PATH", help="write every run to this file")
+    add("--publish", action="store_true", help="write benchmarks/results and the pages of PPO and SAC")
     options = parser.parse_args()
+    if options.publish and (options.quick or len(options.only) < len(names)):
+        parser.error("--publish is for all comparisons at their full length: leave out --only and --quick")
     options.seeds = options.seeds or (SEEDS[:2] if options.quick else SEEDS)
     if not 2 <= len(options.seeds) <= 10:
         parser.error(f"--seeds must be two to ten, got {len(options.seeds)}")
@@ -70,6 +82,21 @@ def text_of(result: CurveResult) -> str:
     verdict = "not below" if result.holds else "BELOW"
     seeds = f"{len(result.ours)} seeds, means of the training episodes that ended in each stretch"
     return f"## {result.name}: {verdict}\n\n{seeds}\n\n{table(header, rows)}"
+
+
+def publish(results: Sequence[CurveResult], machine: Machine) -> None:
+    """Keep every run in benchmarks/results, and show the tables on the pages of the algorithms."""
+    plain = [{**asdict(result), "holds": result.holds} for result in results]
+    PUBLISHED.write_text(json.dumps({"machine": asdict(machine), "comparisons": plain}, indent=1) + "\n")
+    for result in results:
+        page = PAGES[result.name]
+        page.write_text(with_section(page.read_text(), SECTION, section_for(result)))
+
+
+def section_for(result: CurveResult) -> str:
+    """What the page of the algorithm shows: the table without its heading, and where it comes from."""
+    _, tables = text_of(result).split("\n\n", 1)
+    return f"{tables}\n\n{SOURCE}"
 
 
 def progress(text: str) -> None:

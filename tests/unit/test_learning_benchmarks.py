@@ -25,6 +25,7 @@ import beside_sb3  # noqa: E402
 import training_speed  # noqa: E402
 from harness.installation import InstallationError  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
+from harness.pages import section_of  # noqa: E402
 from learning import gallery, jobs, report, results, run, sb3_run  # noqa: E402
 from learning.aggregates import interquartile_mean, stratified_interval  # noqa: E402
 from learning.published import PUBLISHED  # noqa: E402
@@ -764,6 +765,17 @@ def test_one_bad_stretch_is_shown_but_does_not_decide() -> None:
     result = curves.CurveResult("x", (), (), points, dataclasses.replace(whole, low=9.9))
     assert "| all of it |" in beside_sb3.text_of(result)
     assert "NO" in beside_sb3.text_of(result)
+
+
+@pytest.mark.parametrize("name", curves.COMPARISONS)
+def test_the_page_shows_the_runs_that_are_kept(name: str) -> None:
+    kept = json.loads(beside_sb3.PUBLISHED.read_text())["comparisons"]
+    (found,) = (comparison for comparison in kept if comparison["name"] == name)
+    ours, theirs = ([sides.Outcome(**run) for run in found[side]] for side in ("ours", "theirs"))
+    points = curves.points_of(ours, theirs, curves.COMPARISONS[name].ours.total_steps)
+    result = curves.CurveResult(name, tuple(ours), tuple(theirs), *points)
+    assert result.holds
+    assert section_of(beside_sb3.PAGES[name].read_text(), beside_sb3.SECTION) == beside_sb3.section_for(result)
 
 
 def test_runs_without_an_episode_are_refused() -> None:
