@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,17 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._ends.set()
         self._thread.join()
+        if self.live.state_file.exists():
+            self.states.append(json.loads(self.live.state_file.read_text()))
+
+    def has_not_seen(self, wanted: Callable[[dict[str, Any]], object]) -> Callable[[Progress], bool]:
+        """A callback for the training, which goes on until a state like that was seen."""
+
+        def goes_on(progress: Progress) -> bool:
+            slowly(progress)
+            return not any(map(wanted, self.states))
+
+        return goes_on
 
     def _watch(self) -> None:
         while not self._ends.wait(0.02):
@@ -146,17 +158,18 @@ def slowly(_: Progress) -> None:
 
 def test_pictures_parameters_and_parts_of_the_time(tmp_path: Path) -> None:
     config = PPOConfig(
-        "Pendulum-v1", num_envs=3, backend="sync", learner="torch", total_steps=15 * 96, rollout_steps=32,
+        "Pendulum-v1", num_envs=3, backend="sync", learner="torch", total_steps=1500 * 96, rollout_steps=32,
         minibatch_size=32, epochs=1, hidden_sizes=(8,), randomize={"g": uniform(9.0, 11.0)}, randomize_on="make",
     )  # fmt: skip
-    context = RunContext.of(callback=slowly, progress=False, loggers=(), pictures=True)
     with Watcher(tmp_path / "run") as watcher:
+        goes_on = watcher.has_not_seen(lambda state: state["parts"]["policy"] is not None)
+        context = RunContext.of(callback=goes_on, progress=False, loggers=(), pictures=True)
         begin_run(config, tmp_path / "run", context, None, {})
     last = watcher.states[-1]
     assert last["pictures"] == "live"
     assert len(last["envs"]) == 3
     assert all(9.0 <= env["parameters"]["g"] <= 11.0 for env in last["envs"])
-    parts = next(state["parts"] for state in reversed(watcher.states) if state["parts"]["policy"] is not None)
+    parts = next(state["parts"] for state in watcher.states if state["parts"]["policy"] is not None)
     assert 0 < parts["policy"] < parts["collecting"]
     assert parts["update"] > 0
     assert (tmp_path / "run" / ".live" / "frame-0.jpg").read_bytes().startswith(b"\xff\xd8")
@@ -177,7 +190,7 @@ def test_restarts_and_their_causes(tmp_path: Path) -> None:
         "a2c",
         env_kwargs={"observations": "vector"},
         vector_kwargs={"on_failure": "restart", "max_restarts": 1000},
-        total_steps=30 * 32,
+        total_steps=3000 * 32,
     )
     step, calls = AnySpaceEnv.step, iter(range(10**9))
 
@@ -188,7 +201,8 @@ def test_restarts_and_their_causes(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch, Watcher(tmp_path / "run") as watcher:
         patch.setattr(AnySpaceEnv, "step", failing)
-        train(config, run_dir=tmp_path / "run", callback=slowly, progress=False, loggers=())
+        goes_on = watcher.has_not_seen(lambda state: state["restarts"])
+        train(config, run_dir=tmp_path / "run", callback=goes_on, progress=False, loggers=())
     restarts = watcher.states[-1]["restarts"]
     assert restarts
     assert {entry["env"] for entry in restarts} <= {0, 1}
