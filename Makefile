@@ -159,7 +159,7 @@ AARCH64 := build/aarch64
 AARCH64_NUMPY = $(AARCH64)/numpy/numpy/_core/include
 
 aarch64: setup
-	@command -v aarch64-linux-gnu-g++ qemu-aarch64 > /dev/null && command -v aarch64-linux-gnu-g++ > /dev/null || { \
+	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64 > /dev/null || { \
 	  echo "This needs a cross-compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user"; exit 1; }
 	mkdir -p $(AARCH64)
 	$(BIN)/python -m pip download --quiet --no-deps --only-binary=:all: --platform manylinux_2_27_aarch64 \

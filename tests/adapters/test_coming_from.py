@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from coming_from import FOLDER, blocks_of, run_block
+from coming_from import FOLDER, blocks_of, lines_of, run_block, scripts_of
 
 import envfleet.adapters
 
@@ -23,10 +23,16 @@ RUN_ELSEWHERE = {library.name for library in LIBRARIES}
 
 
 @pytest.mark.parametrize(
-    "block", [block for page in PAGES if page.stem not in RUN_ELSEWHERE for block in blocks_of(page.stem)]
+    "script", [script for page in PAGES if page.stem not in RUN_ELSEWHERE for script in scripts_of(page.stem)]
 )
-def test_python_blocks_run(block: str, tmp_path: Path) -> None:
-    run_block(block, tmp_path)
+def test_blocks_and_rows_run(script: str, tmp_path: Path) -> None:
+    run_block(script, tmp_path)
+
+
+def test_every_row_of_the_first_page_has_a_line_to_run() -> None:
+    for page in PAGES:
+        assert page.stem == "README" or lines_of(page.stem)
+    assert [len(lines_of(name)) for name in ("gymnasium", "tianshou", "torchrl", "pufferlib")] == [6, 7, 6, 8]
 
 
 def test_every_page_has_a_row_and_every_adapter_a_page() -> None:

@@ -22,6 +22,7 @@ PATIENCE = 500
 LIBRARIES = (
     peers()["tianshou"],
     peers()["torchrl"],
+    Peer("envpool_itself", peers()["envpool"].package),  # what our adapter of that name is held against
     Peer(
         "guests",
         "minigrid==3.2.0",

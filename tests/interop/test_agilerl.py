@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 
 import envfleet
 
@@ -87,6 +87,6 @@ def test_they_are_what_it_says_it_takes() -> None:
         assert isinstance(envs, gymnasium.vector.VectorEnv)
 
 
-@pytest.mark.parametrize("block", blocks_of("agilerl"))
+@pytest.mark.parametrize("block", scripts_of("agilerl"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, may_warn=True, seconds=200)

@@ -10,7 +10,7 @@ import numpy as np
 import pufferlib.emulation
 import pufferlib.vector
 import pytest
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 
 import envfleet
 
@@ -68,6 +68,6 @@ def test_first_ready_batches_hold_what_theirs_do() -> None:
             np.testing.assert_array_equal(ours, their)
 
 
-@pytest.mark.parametrize("block", blocks_of("pufferlib"))
+@pytest.mark.parametrize("block", scripts_of("pufferlib"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path)

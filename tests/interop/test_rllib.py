@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import ray
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.tune import register_env
@@ -159,6 +159,6 @@ def test_creators_can_be_pickled() -> None:
         assert envs.num_envs == 2
 
 
-@pytest.mark.parametrize("block", blocks_of("rllib"))
+@pytest.mark.parametrize("block", scripts_of("rllib"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, may_warn=True, seconds=280)

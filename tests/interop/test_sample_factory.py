@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 
 from envfleet.adapters.sample_factory import creator
 
@@ -99,6 +99,6 @@ def test_what_would_train_otherwise_is_refused(given: dict[str, Any]) -> None:
         creator("CartPole-v1", NUM_ENVS, **given)
 
 
-@pytest.mark.parametrize("block", blocks_of("sample_factory"))
+@pytest.mark.parametrize("block", scripts_of("sample_factory"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, seconds=280, may_warn=True)

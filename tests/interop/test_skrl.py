@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 from gymnasium.vector import AutoresetMode
 from skrl.agents.torch.ppo import PPO
 from skrl.agents.torch.sac import SAC
@@ -162,6 +162,6 @@ def test_agents_record_the_observation_that_the_action_led_to() -> None:
     steps.close()
 
 
-@pytest.mark.parametrize("block", blocks_of("skrl"))
+@pytest.mark.parametrize("block", scripts_of("skrl"))
 def test_python_blocks_run(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, may_warn=True)

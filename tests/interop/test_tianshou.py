@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from libraries import PATIENCE
@@ -346,6 +346,6 @@ def test_a_fleet_of_ones_own() -> None:
     venv.close()
 
 
-@pytest.mark.parametrize("block", blocks_of("tianshou"))
+@pytest.mark.parametrize("block", scripts_of("tianshou"))
 def test_the_page(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, PATIENCE, may_warn=True)

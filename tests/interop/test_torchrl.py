@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
-from coming_from import blocks_of, run_block
+from coming_from import run_block, scripts_of
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from libraries import PATIENCE
 from tensordict import TensorDict
@@ -194,6 +194,6 @@ def test_live_observations_and_others_are_refused() -> None:
         as_torchrl_env(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.DISABLED))
 
 
-@pytest.mark.parametrize("block", blocks_of("torchrl"))
+@pytest.mark.parametrize("block", scripts_of("torchrl"))
 def test_the_page(block: str, tmp_path: Path) -> None:
     run_block(block, tmp_path, PATIENCE, may_warn=True)

@@ -16,8 +16,8 @@ from tiny_envs import ACTION_SPACES, ANY_SPACE, NESTED_ACTION_SPACES, OBSERVATIO
 from torch import Tensor, nn
 
 from envfleet.cli import main
-from envfleet.train import A2CConfig, Agent, MemoryActor, Networks, PPOConfig, SACConfig, TrainConfig, export, train
-from envfleet.train.algorithms.registry import learner_class
+from envfleet.train import Agent, MemoryActor, Networks, TrainConfig, export, train
+from envfleet.train.algorithms.registry import config_class, learner_class
 from envfleet.train.environments import make_task
 from envfleet.train.networks.distributions import distribution_for
 from envfleet.train.networks.memory import GRUMemory
@@ -54,8 +54,7 @@ def agent_for(observations: Space[Any], actions: Space[Any], config: TrainConfig
 
 
 def config_of(algo: str) -> TrainConfig:
-    kind = {"a2c": A2CConfig, "ppo": PPOConfig, "sac": SACConfig}[algo]
-    return kind(ANY_SPACE, num_envs=2, hidden_sizes=(8,), device="cpu", normalize_observations=True)
+    return config_class(algo)(ANY_SPACE, num_envs=2, hidden_sizes=(8,), device="cpu", normalize_observations=True)
 
 
 def runs(path: Path, agent: Agent, format_: str) -> Any:
@@ -122,6 +121,10 @@ def test_every_kind_of_action(name: str, algo: str, format_: str, tmp_path: Path
         ("onnx", "sac", "matrix", "box, 2-d, float64"),
         ("torch", "ppo", "dict", "both"),
         ("torch", "sac", "vector", "box"),
+        ("torchscript", "dqn", "dict", "discrete"),
+        ("torchscript", "td3", "vector", "box"),
+        ("onnx", "dqn", "vector", "discrete"),
+        ("onnx", "td3", "matrix", "box, 2-d, float64"),
     ],
 )
 def test_some_of_each_in_the_slower_formats(
