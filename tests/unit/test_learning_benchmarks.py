@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import math
+import statistics
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -22,7 +23,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 
 import beside_sb3  # noqa: E402
+import both_learners  # noqa: E402
 import training_speed  # noqa: E402
+import watching  # noqa: E402
 from harness.installation import InstallationError  # noqa: E402
 from harness.machine import this_machine  # noqa: E402
 from harness.pages import section_of  # noqa: E402
@@ -817,3 +820,30 @@ def test_their_ways_to_run_differ_in_processes_and_threads() -> None:
         (vec_env, threads) for vec_env in ("DummyVecEnv", "SubprocVecEnv") for threads in (0, 1)
     }
     assert {way.settings["n_steps"] for way in ways} == {128}
+
+
+# --- both_learners.py and watching.py ----------------------------------------------------------------------
+
+
+def test_the_page_shows_what_is_learnt_with_either_learner() -> None:
+    kept = json.loads(both_learners.PUBLISHED.read_text())
+    for name in both_learners.STUDIES:
+        assert study_named(name).was_trained_with(kept["settings"][name]), f"{name} has other settings today"
+        assert sorted(map(int, kept["torch"][name])) == list(both_learners.SEEDS)
+    shown = section_of(both_learners.PAGE.read_text(), both_learners.SECTION)
+    assert shown.startswith(both_learners.text_of(kept["torch"]))
+
+
+def test_the_page_shows_what_watching_costs() -> None:
+    kept = json.loads(watching.PUBLISHED.read_text())
+    shown = section_of(watching.PAGE.read_text(), watching.SECTION)
+    assert shown.startswith(watching.text_of(kept["runs"]))
+    assert statistics.median(run["share"] for run in kept["runs"][watching.WATCHED]) < 0.01
+
+
+@left_to_test_all()
+def test_a_watched_and_an_unwatched_run_are_measured() -> None:
+    for watched in (True, False):
+        found = watching.one_run(3_200, watched=watched)
+        assert found["steps_per_second"] > 0
+        assert 0 < found["share"] < 1
