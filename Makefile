@@ -11,7 +11,7 @@ CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find c
 MODULES := $(VENV)/.modules-$(shell find src -name "*.py" | sort | cksum | cut -d " " -f 1)
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test test-all browser screenshots pyright interop oracle wheel-check wheels matrix check format sanitize \
+.PHONY: help train setup test test-all docs docs-serve notebooks browser screenshots pyright interop oracle wheel-check wheels matrix check format sanitize \
   fuzz aarch64 aarch64-wheel bench bench-quick bench-compare bench-learning bench-training \
   clean
 
@@ -19,6 +19,9 @@ help:
 	@echo "make train           set up what training needs, train a lunar lander, show how well it lands"
 	@echo "make test            set everything up, check the code, run the tests"
 	@echo "make test-all        the same, and what takes long or repeats at length what others have shown: before a release"
+	@echo "make docs            build the documentation as a site, build/site, and check it: a minute"
+	@echo "make docs-serve      show that site at http://127.0.0.1:8000, built again whenever a page changes"
+	@echo "make notebooks       make and run the notebooks of tutorials whose pages have changed"
 	@echo "make interop         envfleet with other libraries, each in a virtual environment of its own below build/interop"
 	@echo "make browser         the live page and the report in Chromium, with an accessibility check: two minutes"
 	@echo "make screenshots     take the pictures of both for the docs"
@@ -82,6 +85,23 @@ test: check
 # With what is long by nature or repeats at length what a shorter test has shown.
 test-all: check
 	ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest --side-by-side --durations 10 --cpu-seconds 10
+
+# The site loads nothing from elsewhere, and whatever is not as it should be ends the build: mkdocs.yml, website/README.md.
+$(VENV)/.documentable: $(VENV)/.installed
+	$(INSTALL) --no-build-isolation --editable ".[docs]" -c constraints.txt
+	@touch $@
+
+MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+docs: $(VENV)/.documentable
+	$(MKDOCS) build --strict --quiet
+	ENVFLEET_SITE=$(abspath build/site) $(BIN)/python -m pytest tests/site
+
+docs-serve: $(VENV)/.documentable
+	$(MKDOCS) serve
+
+notebooks: setup
+	$(BIN)/python website/notebooks.py
 
 # The libraries are listed in tests/interop/libraries.py; one alone: .venv/bin/python tests/interop/run.py NAME
 interop: setup
