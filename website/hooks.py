@@ -9,19 +9,31 @@ from mkdocs.structure.pages import Page
 import api_pages
 import commands_page
 import configuration_page
+import gallery
+import notebooks
+import outputs
 import repository
+
+_shown: dict[str, outputs.Shown] = {}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are made from the package, and files of the repository outside docs/."""
     made = {package.src_uri: api_pages.page(package) for package in api_pages.packages()}
-    made |= {commands_page.SRC_URI: commands_page.page(), configuration_page.SRC_URI: configuration_page.page()}
+    for module in (commands_page, configuration_page, gallery):
+        made[module.SRC_URI] = module.page()
     for src_uri, content in made.items():
         files.append(File.generated(config, src_uri, content=content))
+    for page in notebooks.pages():
+        shown = _shown[f"tutorials/{page.name}"] = outputs.shown_by(page)
+        for name, picture in shown.pictures.items():
+            files.append(File.generated(config, f"tutorials/{name}", content=picture))
     repository.add_linked_files(files, config)
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Changes links as the site needs them."""
-    return repository.rewritten(markdown, page.file.src_uri)
+    """Changes links as the site needs them, and adds what tutorials show."""
+    markdown = repository.rewritten(repository.with_films(markdown), page.file.src_uri)
+    shown = _shown.get(page.file.src_uri)
+    return markdown if shown is None else outputs.with_outputs(markdown, shown)

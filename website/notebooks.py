@@ -27,7 +27,7 @@ TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 SECONDS = 300
 """How long a cell may take."""
 
-_BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK_TO_NOTEBOOK = re.compile(r"^This page is also \[a notebook\]\(\w+\.ipynb\)\.\s*", re.MULTILINE)
 
 
@@ -46,13 +46,13 @@ class Cell:
 
 def pages() -> list[Path]:
     """The tutorials that are notebooks too, in alphabetical order."""
-    return sorted(path for path in TUTORIALS.glob("*.md") if _BLOCK.search(path.read_text(encoding="utf-8")))
+    return sorted(path for path in TUTORIALS.glob("*.md") if BLOCK.search(path.read_text(encoding="utf-8")))
 
 
 def cells_of(page: str) -> list[Cell]:
     """The cells that a page's Markdown stands for."""
     cells, end = [], 0
-    for block in _BLOCK.finditer(page):
+    for block in BLOCK.finditer(page):
         cells += [Cell("markdown", page[end : block.start()]), Cell("code", block["code"])]
         end = block.end()
     cells.append(Cell("markdown", page[end:]))
@@ -94,7 +94,7 @@ def run(notebook: Any) -> None:
         client.execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [_kept(output) for output in joined(cell.outputs)]
+            cell.outputs = [_kept(output) for output in joined(cell.outputs) if not _is_about_widgets(output)]
 
 
 def joined(outputs: Sequence[Any]) -> Iterator[Any]:
@@ -110,6 +110,11 @@ def joined(outputs: Sequence[Any]) -> Iterator[Any]:
         last = output
     if last is not None:
         yield last
+
+
+def _is_about_widgets(output: Any) -> bool:
+    """Whether a library only says that it could draw nicer bars: Ray does."""
+    return output["output_type"] == "stream" and output["name"] == "stderr" and "ipywidgets" in output["text"]
 
 
 def _kept(output: Any) -> Any:

@@ -21,6 +21,9 @@ FOLDER = "repo"
 AS_THEY_ARE = {".csv", ".gif", ".ico", ".ipynb", ".jpg", ".json", ".mp4", ".png", ".svg"}
 LANGUAGES = {".py": "python", ".c": "c", ".h": "cpp", ".cpp": "cpp", ".sh": "sh", ".toml": "toml", ".yml": "yaml"}
 
+REPLACED = {"benchmarks/learning/agents/README.md": "gallery.md"}
+"""Files whose content a page shows in a better way."""
+
 _CODE = r"^[ ]*(?P<fence>`{3,}|~{3,}).*?^[ ]*(?P=fence)[ ]*$|`[^`\n]+`"
 _LINK = r"(?P<before>\]\(|\b(?:src|href|poster)=\")(?P<target>[^)\s\"#][^)\s\"#]*)(?P<after>[)\s\"#])"
 _CODE_OR_LINK = re.compile(f"{_CODE}|{_LINK}", re.DOTALL | re.MULTILINE)
@@ -36,6 +39,8 @@ def place(path: str) -> str:
     Args:
         path: relative to the repository's root, as in `examples/memory.py`.
     """
+    if path in REPLACED:
+        return REPLACED[path]
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     is_plain = path.endswith(".md") or Path(path).suffix.lower() in AS_THEY_ARE
@@ -54,6 +59,15 @@ def target_path(target: str, src_uri: str) -> str | None:
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(origin(src_uri)), target))
     return f"{path}/README.md" if (ROOT / path).is_dir() else path
+
+
+_FILM = re.compile(r"\[!\[(?P<text>[^\]]*)\]\((?P<still>[^)]+)\)\]\((?P<film>[^)]+\.mp4)\)")
+
+
+def with_films(markdown: str) -> str:
+    """The page with films that play in place: on GitHub they are pictures that lead to the film."""
+    video = r'<video controls loop muted playsinline preload="none" poster="\g<still>" src="\g<film>" aria-label="\g<text>"></video>'
+    return _FILM.sub(video, markdown)
 
 
 def rewritten(markdown: str, src_uri: str) -> str:
