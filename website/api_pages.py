@@ -63,7 +63,8 @@ def _entry(package: str, name: str, text: str) -> str:
     if shown_before:
         return f"## `{name}`\n\nThe same as [`envfleet.{name}`](envfleet.md#envfleet.{name}).\n"
     if package == "envfleet.adapters":
-        return f"## `{name}`\n\n{_sentence(_from_above(text))}\n\n::: {defined}\n{_options(show_root_heading=False, heading_level=3)}"
+        options = _options(show_root_heading=False, heading_level=3)
+        return f"## `{name}`\n\n{_sentence(_from_above(text))}\n\n::: {defined}\n{options}"
     return f"::: {package}.{name}\n{_options(show_root_heading=True)}"
 
 

@@ -27,10 +27,10 @@ title: Configuration
 
 # Configuration
 
-A run is told what to do by a frozen dataclass: `PPOConfig("CartPole-v1", num_envs=16)`. On the command line a field is an option:
-`--num-envs 16`. A class has the fields of its parents too; what it changes or adds is listed with it.
-`envfleet train ENV --algo ALGO` starts from `preset("ENV", "ALGO")`: these defaults, changed where better values are known for
-an environment.
+A run is told what to do by a frozen dataclass: `PPOConfig("CartPole-v1", num_envs=16)`. On the command line a field is
+an option: `--num-envs 16`. A class has the fields of its parents too; what it changes or adds is listed with it.
+`envfleet train ENV --algo ALGO` starts from `preset("ENV", "ALGO")`: these defaults, changed where better values are
+known for an environment.
 
 """
 

@@ -11,7 +11,7 @@ import griffe
 class PlainBlocks(griffe.Extension):
     """Takes the two colons away, or leaves one if they end a sentence."""
 
-    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called for everything that may have a docstring."""
         if obj.docstring is not None:
             alone = re.sub(r"^[ ]*::[ ]*\n", "", obj.docstring.value, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The gallery of trained agents: a film, a curve, figures and commands for each folder of benchmarks/learning/agents."""
+"""The gallery of trained agents: film, curve, figures and command for each folder of benchmarks/learning/agents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ title: Trained agents
 
 # Trained agents
 
-For each task the best agent of [the learning studies](../benchmarks/learning/results/README.md): the seed that plays best over
-100 episodes, without exploring. A seed chosen for its score is no fair picture of an algorithm; the studies have all of them.
+For each task the best agent of [the learning studies](../benchmarks/learning/results/README.md): the seed that plays
+best over 100 episodes, without exploring. A seed chosen for its score is no fair picture of an algorithm; the studies
+have all of them.
 
 """
 
@@ -43,13 +44,15 @@ def _agent(folder: Path) -> str:
     played = facts["evaluation"]
     algo = json.loads((folder / "config.json").read_text(encoding="utf-8"))["algo"].upper()
     place = f"../benchmarks/learning/agents/{folder.name}"
+    interval = f"{played['interval_low']:.1f} to {played['interval_high']:.1f}"
+    label = f"Film of the agent on {played['env_id']}"
     return f"""
 ## {played["env_id"]}
 
 <div class="agent" markdown>
-<video controls loop muted playsinline preload="metadata" src="{place}/film.mp4" aria-label="Film of the agent on {played["env_id"]}"></video>
+<video controls loop muted playsinline preload="metadata" src="{place}/film.mp4" aria-label="{label}"></video>
 
-- mean return **{played["mean_return"]:.1f}**, 95 % interval {played["interval_low"]:.1f} to {played["interval_high"]:.1f}
+- mean return **{played["mean_return"]:.1f}**, 95 % interval {interval}
 - from {played["min_return"]:.0f} to {played["max_return"]:.0f} over {played["episodes"]} episodes
 - {algo}, {facts["steps"]:,} steps, seed {facts["seed"]}
 - the film shows {facts["film"]}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+from typing import Any
 
 import api_pages
 import commands_page
@@ -13,6 +11,12 @@ import gallery
 import notebooks
 import outputs
 import repository
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+BOOSTS = {"errors.md": 1.2, "start.md": 1.5, f"{repository.FOLDER}/": 0.5, "reference/": 0.7}
+"""What counts more in a search, and what less, by the beginning of a page's address: guides go before lists."""
 
 _shown: dict[str, outputs.Shown] = {}
 
@@ -32,8 +36,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Changes links as the site needs them, and adds what tutorials show."""
+    boosts = [boost for begin, boost in BOOSTS.items() if page.file.src_uri.startswith(begin)]
+    if boosts:
+        page.meta["search"] = {"boost": boosts[0], **page.meta.get("search", {})}
     markdown = repository.rewritten(repository.with_films(markdown), page.file.src_uri)
     shown = _shown.get(page.file.src_uri)
     return markdown if shown is None else outputs.with_outputs(markdown, shown)

@@ -2,10 +2,10 @@
 
 python website/notebooks.py                 make and run every notebook whose page has changed
 python website/notebooks.py --all           make and run all of them
-python website/notebooks.py gae collecting  make and run these
+python website/notebooks.py making saving   make and run these
 
-A block of Python is a cell of code, what stands between two of them is a cell of text. The notebook is kept with what it
-showed when it was run; the site shows that below the blocks of the page.
+A block of Python is a cell of code, what stands between two of them is a cell of text. The notebook is kept with what
+it showed when it was run; the site shows that below the blocks of the page.
 """
 
 from __future__ import annotations

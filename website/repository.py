@@ -1,7 +1,7 @@
 """Files outside docs/ as pages of the site: what a page links to is there, whatever folder of the repository it is in.
 
-A link is written as GitHub needs it, `../examples/memory.py`. In the site the file lies below `repo/`: Markdown as a page,
-source code as a page that shows it, pictures, films and figures as they are.
+A link is written as GitHub needs it, `../examples/memory.py`. In the site the file lies below `repo/`: Markdown as a
+page, source code as a page that shows it, pictures, films and figures as they are.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _FILM = re.compile(r"\[!\[(?P<text>[^\]]*)\]\((?P<still>[^)]+)\)\]\((?P<film>[^)
 
 def with_films(markdown: str) -> str:
     """The page with films that play in place: on GitHub they are pictures that lead to the film."""
-    video = r'<video controls loop muted playsinline preload="none" poster="\g<still>" src="\g<film>" aria-label="\g<text>"></video>'
-    return _FILM.sub(video, markdown)
+    kind = 'controls loop muted playsinline preload="none"'
+    return _FILM.sub(rf'<video {kind} poster="\g<still>" src="\g<film>" aria-label="\g<text>"></video>', markdown)
 
 
 def rewritten(markdown: str, src_uri: str) -> str:

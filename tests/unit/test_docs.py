@@ -26,7 +26,8 @@ from envfleet.train import A2CConfig, DQNConfig, OffPolicyConfig, PPOConfig, SAC
 from envfleet.train.algorithms.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS]
 DESCRIBED = [page for page in PAGES if page.name != "code-tour.md"]  # which is about private names
 PACKAGES = [
     "envfleet",
@@ -40,6 +41,7 @@ BLOCKS = [
     pytest.param(page, number, id=f"{page.name}-{number}", marks=[pytest.mark.ray] if page.name == "ray.md" else [])
     for page, blocks in BLOCKS_OF.items()
     if page.name != "jax.md"  # tests/interop/test_gymnax_docs.py runs it where JAX is
+    if page not in TUTORIALS  # test_notebooks.py runs each as a whole
     for number in range(len(blocks))
 ]
 
@@ -55,6 +57,11 @@ COMMANDS = [
 
 def test_there_are_blocks_to_run():
     assert len(BLOCKS) >= 4
+
+
+def test_every_page_below_docs_is_looked_at_here_or_with_the_adapters():
+    below = set((ROOT / "docs").rglob("*.md"))
+    assert below - set(PAGES) == set((ROOT / "docs" / "coming_from").glob("*.md"))
 
 
 @pytest.mark.parametrize(("page", "number"), BLOCKS)
