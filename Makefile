@@ -11,7 +11,7 @@ CORE_SOURCES := pyproject.toml CMakeLists.txt $(wildcard cmake/*) $(shell find c
 MODULES := $(VENV)/.modules-$(shell find src -name "*.py" | sort | cksum | cut -d " " -f 1)
 CPP_SOURCES := $(shell find cpp -name '*.h' -o -name '*.cpp')
 
-.PHONY: help train setup test test-all docs docs-serve notebooks browser screenshots pyright interop oracle wheel-check wheels matrix check format sanitize \
+.PHONY: help train setup test test-all site docs docs-serve notebooks browser screenshots pyright interop oracle wheel-check wheels matrix check format sanitize \
   fuzz aarch64 aarch64-wheel bench bench-quick bench-compare bench-learning bench-training \
   clean
 
@@ -23,8 +23,8 @@ help:
 	@echo "make docs-serve      show that site at http://127.0.0.1:8000, built again whenever a page changes"
 	@echo "make notebooks       make and run the notebooks of tutorials whose pages have changed"
 	@echo "make interop         envfleet with other libraries, each in a virtual environment of its own below build/interop"
-	@echo "make browser         the live page and the report in Chromium, with an accessibility check: two minutes"
-	@echo "make screenshots     take the pictures of both for the docs"
+	@echo "make browser         the live page, the report and the site in Chromium, with an accessibility check: five minutes"
+	@echo "make screenshots     take the pictures of all three for the docs"
 	@echo "make oracle          native environments against Gymnasium's, over whole episodes: ten minutes"
 	@echo "make wheel-check     build the wheel with and without Box2D, see what is in it and what works: three minutes"
 	@echo "make wheels          the source distribution and wheels for every Python of this machine, tested: dist/, 15 minutes"
@@ -93,8 +93,10 @@ $(VENV)/.documentable: $(VENV)/.installed
 
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-docs: $(VENV)/.documentable
-	$(MKDOCS) build --strict --quiet
+site: $(VENV)/.documentable
+	$(MKDOCS) build --strict
+
+docs: site
 	ENVFLEET_SITE=$(abspath build/site) $(BIN)/python -m pytest tests/site
 
 docs-serve: $(VENV)/.documentable
@@ -119,10 +121,10 @@ $(AXE): $(VENV)/.installed
 	cd $(BROWSER) && npm pack --silent axe-core@4.14.0 > /dev/null && tar xzf axe-core-4.14.0.tgz
 	@touch $@
 
-browser: $(AXE)
+browser: $(AXE) site
 	ENVFLEET_BROWSER=1 ENVFLEET_AXE=$(abspath $(AXE)) $(BIN)/python -m pytest tests/browser
 
-screenshots: $(AXE)
+screenshots: $(AXE) site
 	$(BIN)/python tests/browser/screenshots.py
 
 # The record of what was compared, then the table in the docs that is made from it, then the test that both agree.

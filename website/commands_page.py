@@ -13,7 +13,7 @@ from envfleet.cli.app import _COMMANDS
 from envfleet.train.algorithms.registry import ALGORITHMS
 
 SRC_URI = "reference/commands.md"
-COLUMNS = 92
+COLUMNS = 84
 
 _PAGES = {
     "train": "../training.md",

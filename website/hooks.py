@@ -44,3 +44,9 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     markdown = repository.rewritten(repository.with_films(markdown), page.file.src_uri)
     shown = _shown.get(page.file.src_uri)
     return markdown if shown is None else outputs.with_outputs(markdown, shown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Gives a name to the theme's dialog for searches, for those who have the page read out."""
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="Search"')

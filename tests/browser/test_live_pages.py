@@ -7,47 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import served
+from browsing import LOOKS, SIZES, opened, serious, served, until
 from synthetic_runs import make_run
 
 from envfleet.train import read_metrics, write_report
 
 pytestmark = [pytest.mark.only_with("ENVFLEET_BROWSER"), pytest.mark.timeout(300)]
 
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-LOOKS = pytest.mark.parametrize(("size", "scheme"), [(size, look) for size in SIZES for look in ("light", "dark")])
 EVIL = '<img src=x onerror="window.harmed = 1"></script><script>window.harmed = 1</script>'
-
-
-def opened(browser: Any, address: str, size: str = "desktop", scheme: str = "light") -> tuple[Any, list[str]]:
-    """A page, and what went wrong in it or was asked of another host than ours."""
-    width, height = SIZES[size]
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page, problems = context.new_page(), []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: problems.append(request.url) if is_foreign(request.url) else None)
-    page.goto(address)
-    return page, problems
-
-
-def is_foreign(url: str) -> bool:
-    return not url.startswith(("http://127.0.0.1:", "file:", "data:"))
-
-
-def until(holds: Callable[[], Any], seconds: float = 60) -> Any:
-    ends = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < ends, "it did not come about"
-        time.sleep(0.2)
-    return found
 
 
 def drawn(page: Any, name: str) -> dict[str, Any] | None:
@@ -58,16 +30,6 @@ def drawn(page: Any, name: str) -> dict[str, Any] | None:
     }"""
     found: dict[str, Any] | None = page.evaluate(code, name)
     return found
-
-
-def serious(page: Any, axe: str) -> list[str]:
-    page.evaluate(axe)
-    found = page.evaluate("axe.run()")
-    return [
-        f"{entry['impact']}: {entry['id']}: {entry['nodes'][0]['html'][:200]}"
-        for entry in found["violations"]
-        if entry["impact"] in ("serious", "critical")
-    ]
 
 
 @LOOKS
