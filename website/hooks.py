@@ -15,7 +15,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-BOOSTS = {"errors.md": 1.2, "start.md": 1.5, f"{repository.FOLDER}/": 0.5, "reference/": 0.7}
+BOOSTS = {
+    "errors.md": 0.9,
+    "start.md": 1.5,
+    "reference/configuration.md": 1.0,
+    "reference/": 0.6,
+    f"{repository.FOLDER}/": 0.3,
+}
 """What counts more in a search, and what less, by the beginning of a page's address: guides go before lists."""
 
 _shown: dict[str, outputs.Shown] = {}

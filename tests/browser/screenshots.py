@@ -1,4 +1,7 @@
-"""Takes the pictures of the live page and the report for the docs: `make screenshots`."""
+"""Takes the pictures of the live page, the report and the site for the docs: `make screenshots`.
+
+`python tests/browser/screenshots.py site` takes those of the site alone, which `make site` has built.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,46 @@ from pathlib import Path
 from browsing import CHROMIUM
 from playwright.sync_api import Browser, sync_playwright
 
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
 SIZES = {"desktop": (1280, 900, 1), "phone": (390, 844, 1)}
 TALLEST = 2600
 """Pixels: what is below is more of the same."""
+
+SITE_PAGES = {
+    ("desktop", "light"): "index.html",
+    ("desktop", "dark"): "tutorials/advantages.html#what-lambda-does",
+    ("phone", "light"): "start.html",
+    ("phone", "dark"): "reference/configuration.html",
+}
 
 ENVFLEET = [sys.executable, "-m", "envfleet"]
 LANDER = ["train", "LunarLander-v3", "--eval-episodes", "30"]
 
 
 def main() -> None:
-    """Train two small runs and one that is watched; photograph them in both sizes, light and dark."""
+    """Photograph the site, then runs, unless only the site is asked for."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        runs = Path(folder) / "runs"
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        photograph_site(browser)
+        if sys.argv[1:] != ["site"]:
+            photograph_runs(browser)
+        browser.close()
+
+
+def photograph_site(browser: Browser) -> None:
+    """A page of the site in each size, light and dark: as much as a screen shows."""
+    for (size, scheme), page in SITE_PAGES.items():
+        address = f"{(ROOT / 'build' / 'site').as_uri()}/{page}"
+        photograph_one(browser, address, "site", wait=1000, size=size, scheme=scheme, tallest=SIZES[size][1])
+
+
+def photograph_runs(browser: Browser) -> None:
+    """Train two small runs and one that is watched; photograph them in both sizes, light and dark."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Path(folder) / "runs"
         run(
             [*LANDER, "--algo", "a2c", "--total-steps", "4e5", "--seeds", "0", "1", "2", "--run-dir", str(runs / "a2c")]
         )
@@ -43,7 +70,6 @@ def main() -> None:
             photograph(browser, address, "watch", wait=30_000)
             process.terminate()
             process.stdout.read()
-        browser.close()
 
 
 def run(arguments: list[str]) -> None:
@@ -53,18 +79,29 @@ def run(arguments: list[str]) -> None:
 
 def photograph(browser: Browser, address: str, name: str, wait: int) -> None:
     """A page as a whole, in both sizes, light and dark."""
-    for size, (width, height, scale) in SIZES.items():
+    for size in SIZES:
         for scheme in ("light", "dark"):
-            viewport = {"width": width, "height": height}
-            context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
-            page = context.new_page()
-            page.goto(address)
-            page.wait_for_timeout(wait)
-            picture = PICTURES / f"{name}-{size}-{scheme}.jpg"
-            height = min(TALLEST, page.evaluate("document.documentElement.scrollHeight"))
-            clip = {"x": 0, "y": 0, "width": width, "height": height}
-            page.screenshot(path=picture, full_page=True, clip=clip, type="jpeg", quality=70)
-            context.close()
+            photograph_one(browser, address, name, wait, size, scheme)
+
+
+def photograph_one(
+    browser: Browser, address: str, name: str, wait: int, size: str, scheme: str, tallest: int = TALLEST
+) -> None:
+    """A page in one size and one scheme of colours; what is not seen without scrolling only if `tallest` allows it."""
+    width, height, scale = SIZES[size]
+    viewport = {"width": width, "height": height}
+    context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_timeout(wait)
+    picture = PICTURES / f"{name}-{size}-{scheme}.jpg"
+    if tallest == height:
+        page.screenshot(path=picture, type="jpeg", quality=70)
+    else:
+        height = min(tallest, page.evaluate("document.documentElement.scrollHeight"))
+        clip = {"x": 0, "y": 0, "width": width, "height": height}
+        page.screenshot(path=picture, full_page=True, clip=clip, type="jpeg", quality=70)
+    context.close()
 
 
 if __name__ == "__main__":

@@ -81,23 +81,26 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 def search(page: Any, question: Question) -> list[str]:
     """Types into the search of a page; returns where the first five results lead."""
-    page.locator("input.md-search__input").click()
-    page.locator("input.md-search__input").fill(question.typed)
-    links = page.locator(".md-search-result__item:visible > a.md-search-result__link")
-    until(lambda: question.typed and links.count() and "ype to start" not in results_title(page), 30)
-    page.wait_for_timeout(500)
-    found: list[str] = links.evaluate_all("all => all.slice(0, 5).map(one => one.pathname)")
+    field = page.locator("input.md-search__input")
+    field.click()
+    field.fill("")
+    field.press_sequentially(question.typed)
+    until(lambda: "matching" in page.locator(".md-search-result__meta").inner_text())
+    page.wait_for_timeout(1000)  # what was typed last
+    items = page.locator(".md-search-result__list > .md-search-result__item")
+    found: list[str] = items.evaluate_all('all => all.slice(0, 5).map(one => one.querySelector("a").pathname)')
     return found
 
 
-def results_title(page: Any) -> str:
-    text: str = page.locator(".md-search-result__meta").inner_text()
-    return text
+@pytest.fixture(scope="module")
+def searched(browser: Any, server: str) -> tuple[Any, list[str]]:
+    """A page with a search, and its problems."""
+    return opened(browser, server)
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.typed)
-def test_a_newcomer_finds_the_answer_by_one_search(browser: Any, server: str, question: Question) -> None:
-    page, problems = opened(browser, server)
+def test_a_newcomer_finds_the_answer_by_one_search(searched: Any, question: Question) -> None:
+    page, problems = searched
     found = search(page, question)
     assert any(path.endswith("/" + question.page) for path in found), found
     assert problems == []
