@@ -43,7 +43,8 @@ def page() -> str:
 def _section(config: type[TrainConfig]) -> str:
     head = f"## {config.__name__}\n\n{_summary(config)} {_parent(config)}[When to change what](../{CONFIGS[config]}).\n"
     table = "| field | type | default | meaning |\n|---|---|---|---|\n"
-    return f"{head}\n{table}" + "".join(_row(config, field) for field in own_fields(config))
+    rows = "".join(_row(config, field) for field in own_fields(config))
+    return f'{head}\n<div class="fields" markdown>\n\n{table}{rows}\n</div>\n'
 
 
 def own_fields(config: type[TrainConfig]) -> list[dataclasses.Field[Any]]:
