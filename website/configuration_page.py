@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import docstring_parser
@@ -74,6 +75,7 @@ def _parent(config: type[TrainConfig]) -> str:
 
 def _row(config: type[TrainConfig], field: dataclasses.Field[Any]) -> str:
     meaning = meanings(config)[field.name].replace("|", "\\|")
+    meaning = re.sub(r"docs/([\w-]+)\.md", r"[\1](../\1.md)", meaning)
     kind = str(field.type).replace("|", "\\|")
     return f"| `{field.name}` | `{kind}` | {_default(field)} | {meaning[0].upper()}{meaning[1:]} |\n"
 

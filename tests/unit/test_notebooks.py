@@ -55,8 +55,11 @@ def check_outputs(outputs: list[Any]) -> None:
     assert any("image/png" in data or "<video" in "".join(data.get("text/html", "")) for data in kinds)
 
 
+RUN = [pytest.param(page, id=page.stem, marks=[pytest.mark.ray] if page.stem == "cluster" else []) for page in PAGES]
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN)
 def test_a_notebook_runs(page: Path, notebooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """From its page, anew, in an empty folder."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
