@@ -176,6 +176,7 @@ def serve(roots: Sequence[Path], port: int, say: Callable[[str], None], *, until
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
+        listener.listen()  # whoever opens the address at once waits until it is served, and is not refused
     except OSError as error:
         listener.close()
         raise OSError(f"Port {port} cannot be listened on ({error.strerror}): choose another one.") from error
@@ -185,8 +186,8 @@ def serve(roots: Sequence[Path], port: int, say: Callable[[str], None], *, until
     server = uvicorn.Server(config)
     if until_stdin_closes:
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
-    say(f"http://127.0.0.1:{bound}/?token={token}")
     with listener:
+        say(f"http://127.0.0.1:{bound}/?token={token}")
         server.run(sockets=[listener])
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from envfleet.cli import main
 from envfleet.train import read_metrics
 from envfleet.train.folders.locking import locked
 from envfleet.train.watching.guard import Guard
-from envfleet.train.watching.server import make_app
+from envfleet.train.watching.server import make_app, serve
 
 TOKEN = "the-token"
 PORT = 8123
@@ -204,3 +205,18 @@ def opened(request: urllib.request.Request) -> bytes:
 def test_what_is_no_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(tmp_path / "nothing")]) == 1
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_the_address_can_be_opened_as_soon_as_it_is_said(tmp_path: Path) -> None:
+    """By a program that reads it, before the server has started."""
+
+    class HasConnectedError(Exception):
+        """Ends the server, which has not begun."""
+
+    def connect(address: str) -> None:
+        port = int(re.findall(r":(\d+)/", address)[0])
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        raise HasConnectedError
+
+    with pytest.raises(HasConnectedError):
+        serve([tmp_path], 0, connect)
