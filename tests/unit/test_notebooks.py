@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selection import left_to_test_all
 
 pytest.importorskip("nbclient")
 
@@ -58,6 +59,11 @@ def check_outputs(outputs: list[Any]) -> None:
 RUN = [pytest.param(page, id=page.stem, marks=[pytest.mark.ray] if page.stem == "cluster" else []) for page in PAGES]
 
 
+LONG = {"showcasing", "your_environment"}
+"""They take the longest, and train, evaluate and film as docs/own_environment.md does."""
+
+
+@left_to_test_all(lambda given: given["page"].stem in LONG)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", RUN)
 def test_a_notebook_runs(page: Path, notebooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
