@@ -62,16 +62,16 @@ def main() -> None:
     machine, load = this_machine(), os.getloadavg()
     print(machine_text(machine, load), flush=True)
     parts = {part: elsewhere(part, options.rounds) for part in options.parts or PARTS}
-    sections = sections_of(parts, f"{machine.usable_cores} cores ({machine.processor})", options.rounds)
-    for text in sections.values():
+    for part in parts.values():
+        part |= {"machine": asdict(machine), "load": load, "rounds": options.rounds}
+    where = f"{machine.usable_cores} cores ({machine.processor})"
+    for text in sections_of(parts, where, options.rounds).values():
         print(f"\n{text}")
     if options.publish:
-        for part in parts.values():
-            part |= {"machine": asdict(machine), "load": load, "rounds": options.rounds}
-        before = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {"parts": {}}
-        plain = {"parts": {**before["parts"], **parts}}
+        before = json.loads(PUBLISHED.read_text())["parts"] if PUBLISHED.exists() else {}
+        plain = {"parts": {**before, **parts}}
         PUBLISHED.write_text(json.dumps(plain, indent=2) + "\n")
-        for name, text in sections.items():
+        for name, text in sections_of(plain["parts"], where, options.rounds).items():
             PAGE.write_text(with_section(PAGE.read_text(), name, text))
 
 
@@ -109,7 +109,10 @@ def sections_of(parts: dict[str, Any], where: str, rounds: int) -> dict[str, str
     if "costs" in parts:
         costs = parts["costs"]["costs"]
         heads = ["CartPole", *(f"{count:,}" for count in costs["num_envs"])]
-        rows = [[name, *(f"{value:,.3g}" for value in values)] for name, values in costs["values"].items()]
+        rows = [
+            [name, *(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values)]
+            for name, values in costs["values"].items()
+        ]
         sections["device costs"] = f"{table(heads, rows)}\n\n{SOURCE} on {where}. {_versions([parts['costs']])}"
     return sections
 
