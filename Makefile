@@ -210,6 +210,7 @@ $(VENV)/.bench: $(VENV)/.installed
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/adapters.py --publish
+	$(BIN)/python benchmarks/device.py --publish
 
 bench-quick: $(VENV)/.bench
 	$(BIN)/python benchmarks/bench.py --quick --output build/bench

@@ -1,112 +1,144 @@
-"""Environments of gymnax by gymnax's own means and in a fleet, in one process, turn about.
+"""Environments written in JAX by their own library's means and in a fleet, turn about; and compiled ones inside JAX.
 
-python benchmarks/device.py             1,024 and 4,096 x CartPole, one step a call and scanned
+python benchmarks/device.py              all parts, each in a virtual environment of its own: ten minutes
+python benchmarks/device.py gymnax       one part or some
+python benchmarks/device.py --publish    all, into benchmarks/results and docs/jax.md
 
-Needs JAX and gymnax: build/interop/gymnax/bin/python has both once `make interop` was run. gymnax's own loop is that of
-its documentation: one jitted function that splits the key and steps all environments by `vmap`, with its autoreset.
+A library's own loop is that of its documentation: one jitted function that steps all environments, with the library's
+own autoreset. A fleet resets in the same step, as they do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
-import time
-from collections.abc import Callable
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import gymnax
-import jax
-import jax.numpy as jnp
+from harness.cases import ratio_of
+from harness.contestant import NOT_INHERITED
+from harness.installation import InstallationError, interop_python, jax_peers
+from harness.machine import this_machine
+from harness.pages import with_section
+from harness.report import machine_text, table
 
-from envfleet.device import JaxVectorEnv
+HERE = Path(__file__).parent
+PUBLISHED = HERE / "results" / "device.json"
+PAGE = HERE.parent / "docs" / "jax.md"
+SOURCE = "Measured by `python benchmarks/device.py --publish`"
+PARTS = {
+    "gymnax": "gymnax",
+    "brax": "brax",
+    "playground": "playground",
+    "native": "envpool_xla",
+    "costs": "gymnax",
+    "training": "gymnax",
+}
+"""Each part, and whose environment it is measured in: those of `make interop`, and one with EnvPool."""
 
-Run = Callable[[int], None]
-
-
-def gymnax_alone(num_envs: int) -> tuple[Run, Run]:
-    """Functions that take so many steps: one step a call, and scanned."""
-    env, params = gymnax.make("CartPole-v1")
-    actions = jnp.arange(num_envs, dtype=jnp.int32) % 2
-
-    def step(key: Any, state: Any) -> Any:
-        key, used = jax.random.split(key)
-        keys = jax.random.split(used, num_envs)
-        seen, state, *rest = jax.vmap(env.step, in_axes=(0, 0, 0, None))(keys, state, actions, params)
-        return key, state, (seen, *rest)
-
-    one = jax.jit(step)
-    key = jax.random.PRNGKey(0)
-    now = [key, jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key, num_envs), params)[1]]
-
-    def stepped(steps: int) -> None:
-        for _ in range(steps):
-            now[0], now[1], shown = one(*now)
-            jax.block_until_ready(shown)
-
-    def turn(carry: Any, _: Any) -> Any:
-        key, state, shown = step(*carry)
-        return (key, state), shown[:4]
-
-    loop = jax.jit(lambda key, state, steps: jax.lax.scan(turn, (key, state), None, steps), static_argnums=2)
-
-    def scanned(steps: int) -> None:
-        (now[0], now[1]), shown = loop(now[0], now[1], steps)
-        jax.block_until_ready(shown)
-
-    return stepped, scanned
-
-
-def fleet(num_envs: int, arrays: Any) -> tuple[Run, Run]:
-    """The same of a fleet that resets in the same step, as gymnax does."""
-    envs = JaxVectorEnv("gymnax:CartPole-v1", num_envs, False, "SameStep", arrays=arrays)
-    envs.reset(seed=0)
-    actions: Any = jnp.arange(num_envs, dtype=jnp.int32) % 2
-
-    def stepped(steps: int) -> None:
-        for _ in range(steps):
-            jax.block_until_ready(envs.step(actions)[0])
-
-    def act(_: Any, observations: Any, key: Any) -> Any:  # noqa: ARG001  as rollout() calls it
-        return actions, None
-
-    def scanned(steps: int) -> None:
-        jax.block_until_ready(envs.rollout(act, None, steps))
-
-    return stepped, scanned
-
-
-def rate(run: Run, num_envs: int, steps: int) -> float:
-    """Environment steps per second."""
-    began = time.perf_counter()
-    run(steps)
-    return num_envs * steps / (time.perf_counter() - began)
-
-
-def compared(num_envs: int, steps: int, rounds: int) -> dict[str, Any]:
-    """Medians, and the median of what a fleet makes of gymnax's own rate in the same round."""
-    theirs, ours, host = gymnax_alone(num_envs), fleet(num_envs, "jax"), fleet(num_envs, "numpy")
-    pairs = {"one step a call": (theirs[0], ours[0]), "scanned": (theirs[1], ours[1]), "NumPy": (theirs[0], host[0])}
-    found: dict[str, Any] = {}
-    for name, pair in pairs.items():
-        for run in pair:
-            run(steps)
-        rates = [[rate(run, num_envs, steps) for run in pair] for _ in range(rounds)]
-        alone, in_fleet = (statistics.median(column) for column in zip(*rates, strict=True))
-        ratio = statistics.median(mine / other for other, mine in rates)
-        found[name] = {"gymnax": round(alone), "fleet": round(in_fleet), "ratio": round(ratio, 2)}
-    return found
+TRAINED = {"seconds": ".1f", "processor_seconds": ".1f", "steps": ",.0f", "eval_return": ".0f"}
+"""What is noted of a training run, and how it is written."""
 
 
 def main() -> None:
-    """Prints a line for each number of environments."""
+    """Measure the parts asked for, print the tables, publish them if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--num-envs", type=int, nargs="+", default=[1024, 4096])
-    parser.add_argument("--steps", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=9)
-    chosen = parser.parse_args()
-    for num_envs in chosen.num_envs:
-        print(num_envs, json.dumps(compared(num_envs, chosen.steps, chosen.rounds)), flush=True)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], default=[], metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=9, metavar="N", help="turns of each contestant, default 9")
+    parser.add_argument("--publish", action="store_true", help="write benchmarks/results and docs/jax.md")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        import device_cases
+
+        (part,) = options.parts
+        print(json.dumps(device_cases.result_of(part, options.rounds)))
+        return
+    machine, load = this_machine(), os.getloadavg()
+    print(machine_text(machine, load), flush=True)
+    parts = {part: elsewhere(part, options.rounds) for part in options.parts or PARTS}
+    for part in parts.values():
+        part |= {"machine": asdict(machine), "load": load, "rounds": options.rounds}
+    where = f"{machine.usable_cores} cores ({machine.processor})"
+    for text in sections_of(parts, where, options.rounds).values():
+        print(f"\n{text}")
+    if options.publish:
+        before = json.loads(PUBLISHED.read_text())["parts"] if PUBLISHED.exists() else {}
+        plain = {"parts": {**before, **parts}}
+        PUBLISHED.write_text(json.dumps(plain, indent=2) + "\n")
+        for name, text in sections_of(plain["parts"], where, options.rounds).items():
+            PAGE.write_text(with_section(PAGE.read_text(), name, text))
+
+
+def elsewhere(part: str, rounds: int) -> dict[str, Any]:
+    """The result of a part, from a process of its own in the environment that has what it needs."""
+    try:
+        python = interop_python(jax_peers()[PARTS[part]], lambda text: print(text, flush=True))
+    except InstallationError as error:
+        return {"error": str(error)}
+    environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    command = [python, str(HERE / "device.py"), part, "--here", "--rounds", str(rounds)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def sections_of(parts: dict[str, Any], where: str, rounds: int) -> dict[str, str]:
+    """The tables of the page, by section."""
+    source = f"{SOURCE} on {where}: medians of {rounds} interleaved turns."
+    sections = {}
+    if beside := [part for part in ("gymnax", "brax", "playground") if part in parts]:
+        rows = [line for part in beside for line in _beside_rows(parts[part])]
+        heads = ["environment steps per second", "by its own library", "in a fleet", "times its library's"]
+        sections["device beside"] = f"{table(heads, rows)}\n\n{source} {_versions(parts[part] for part in beside)}"
+    if "native" in parts:
+        rows = [line for row in parts["native"].get("rows", ()) for line in _all_rows(row)]
+        heads = ["1,024 x CartPole-v1", "environment steps per second", "times the fleet from Python"]
+        sections["device native"] = f"{table(heads, rows)}\n\n{source} {_versions([parts['native']])}"
+    if "training" in parts:
+        runs = parts["training"]["runs"]
+        rows = [[seed, *(f"{run[name]:{form}}" for name, form in TRAINED.items())] for seed, run in runs.items()]
+        heads = ["seed", "seconds", "seconds of processor", "environment steps", "evaluated return"]
+        source = f"{SOURCE} on {where}. {_versions([parts['training']])}"
+        sections["device training"] = f"{table(heads, rows)}\n\n{source}"
+    if "costs" in parts:
+        costs = parts["costs"]["costs"]
+        heads = ["CartPole", *(f"{count:,}" for count in costs["num_envs"])]
+        rows = [
+            [name, *(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values)]
+            for name, values in costs["values"].items()
+        ]
+        sections["device costs"] = f"{table(heads, rows)}\n\n{SOURCE} on {where}. {_versions([parts['costs']])}"
+    return sections
+
+
+def _beside_rows(part: dict[str, Any]) -> list[list[str]]:
+    lines = []
+    for row in part.get("rows", ()):
+        own, *ours = row["rates"]
+        theirs = f"{statistics.median(row['rates'][own]):,.0f}"
+        for name in ours:
+            told = f"{row['case']}{'' if len(ours) == 1 else f', {name}'}"
+            lines.append([told, theirs, f"{statistics.median(row['rates'][name]):,.0f}", f"{ratio_of(row, name):.2f}"])
+    return lines
+
+
+def _all_rows(row: dict[str, Any]) -> list[list[str]]:
+    return [
+        [name, f"{statistics.median(rates):,.0f}", f"{ratio_of(row, name):.2f}"] for name, rates in row["rates"].items()
+    ]
+
+
+def _versions(parts: Iterable[dict[str, Any]]) -> str:
+    found: dict[str, str] = {}
+    for part in parts:
+        found |= part.get("versions", {})
+    return ", ".join(f"{name} {version}" for name, version in found.items()) + "."
 
 
 if __name__ == "__main__":

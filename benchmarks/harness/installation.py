@@ -57,6 +57,20 @@ def peers() -> dict[str, Peer]:
     return {peer.name: peer for peer in found}
 
 
+def jax_peers() -> dict[str, Peer]:
+    """JAX, and every library of environments that is used with it, each to be installed beside our envfleet."""
+    jax = "jax==0.10.2"
+    found = (
+        Peer("jax", jax, beside=("flax==0.12.8",)),  # which Gymnasium's phys2d environments are written with
+        Peer("gymnax", "gymnax==1.0.1", before=("six==1.17.0", jax)),  # it imports six and does not ask for it
+        Peer("brax", "brax==0.14.2", before=(jax,)),
+        Peer("playground", "playground==0.2.0", before=(jax,)),
+        Peer("jumanji", "jumanji==1.1.2", before=(jax,)),
+        Peer("envpool_xla", "envpool==1.2.5", before=(jax,)),
+    )
+    return {peer.name: peer for peer in found}
+
+
 def interop_python(peer: Peer, progress: Progress) -> str:
     """The interpreter of an environment that has both the peer and our envfleet, as it is in the working tree."""
     return peer_python(peer, INTEROP_DIRECTORY / peer.name, progress, with_envfleet=True)

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <utility>
 
 namespace envfleet {
@@ -99,17 +100,17 @@ class Visit {
 };
 
 // A call that must be the only one of its object: two threads in one environment would break it.
-// Whoever calls past a fleet, which lets nobody else in, is refused here.
+// Whoever calls past a fleet, which lets nobody else in, is refused here, and so is a caller that
+// does not even have the GIL.
 class InUse {
   public:
     // A call, from now on until this ends.
     class Scope {
       public:
         explicit Scope(InUse& place) : place_(place) {
-            place_.check();
-            place_.is_used_ = true;
+            if (!place_.try_enter()) refuse();
         }
-        ~Scope() { place_.is_used_ = false; }
+        ~Scope() { place_.leave(); }
         Scope(const Scope&) = delete;
         Scope& operator=(const Scope&) = delete;
 
@@ -117,8 +118,11 @@ class InUse {
         InUse& place_;
     };
 
+    bool try_enter() noexcept { return !is_used_.exchange(true, std::memory_order_acquire); }
+    void leave() noexcept { is_used_.store(false, std::memory_order_release); }
+
     void check() const {
-        if (is_used_) refuse();
+        if (is_used_.load(std::memory_order_acquire)) refuse();
     }
 
   private:
@@ -132,7 +136,7 @@ class InUse {
         throw nb::python_error();
     }
 
-    bool is_used_ = false;
+    std::atomic<bool> is_used_{false};
 };
 
 template <class Work>

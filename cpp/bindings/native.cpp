@@ -1,6 +1,7 @@
 // envfleet._native: pools of compiled environments as Python sees them.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +10,7 @@
 #include "bindings/mujoco.h"
 #include "bindings/pool.h"
 #include "bindings/values.h"
+#include "bindings/xla.h"
 #include "engine/numpy_math.h"
 
 namespace nb = nanobind;
@@ -73,6 +75,13 @@ std::vector<std::string> kinds() {
     std::vector<std::string> names;
     for (const auto& [name, kind] : catalogue()) names.push_back(name);
     return names;
+}
+
+nb::dict xla_handlers() {
+    nb::dict handlers;
+    handlers["envfleet_step"] = nb::capsule(reinterpret_cast<void*>(&XlaFleet::step));
+    handlers["envfleet_reset"] = nb::capsule(reinterpret_cast<void*>(&XlaFleet::reset));
+    return handlers;
 }
 
 }  // namespace
@@ -167,7 +176,9 @@ NB_MODULE(_native, m) {
              "The same of the last step() or recv() that returned False.")
         .def("share", &PyPool::share, "exclusive"_a,
              "From now on step(), send() and recv() ask this one whether somebody is inside.")
-        .def_rw("ready", &PyPool::ready, "Whether step() may step.")
+        .def_prop_rw(
+            "ready", [](const PyPool& pool) { return pool.ready.load(); },
+            [](PyPool& pool, bool ready) { pool.ready = ready; }, "Whether step() may step.")
         .def("rng_state", &PyPool::rng_state, "env"_a)
         .def("parameter_names", &PyPool::parameter_names)
         .def("variable_names", &PyPool::variable_names)
@@ -179,4 +190,11 @@ NB_MODULE(_native, m) {
         .def("set_time_limit", &PyPool::set_time_limit, "env"_a, "steps"_a)
         .def("snapshot", &PyPool::snapshot, "env"_a)
         .def("restore", &PyPool::restore, "env"_a, "snapshot"_a);
+
+    nb::class_<XlaFleet>(m, "XlaFleet", "A pool as compiled functions of JAX see it.")
+        .def(nb::init<nb::object>(), "pool"_a)
+        .def("handle", &XlaFleet::handle, "What the next call has to be given.")
+        .def("close", &XlaFleet::close, "seconds"_a,
+             "No call makes a turn any more; False if one is under way that takes longer.");
+    m.def("xla_handlers", &xla_handlers, "The functions that XLA calls, as capsules, by name.");
 }

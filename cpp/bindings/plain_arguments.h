@@ -9,6 +9,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -81,7 +82,35 @@ class PlainArguments {
         return *found;
     }
 
+    // What is wrong with the actions of all rows: nothing mostly. They are of the right type, or of
+    // half its precision.
+    std::string problem_with(const std::byte* actions, bool is_whole) const {
+        const Selection everyone = Selection::all(num_envs_);
+        if (must_not_be_finished_ && any_finished(everyone)) {
+            return "some episodes have ended and autoreset is disabled: reset() those first, with "
+                   "a mask";
+        }
+        return is_whole ? problem_among(reinterpret_cast<const int64_t*>(actions))
+                        : problem_among(reinterpret_cast<const int32_t*>(actions));
+    }
+
   private:
+    template <class Number>
+    std::string problem_among(const Number* numbers) const {
+        if (all_allowed(numbers, num_envs_)) return {};
+        size_t place = 0;
+        while (is_allowed(place, numbers[place])) ++place;
+        const size_t row = place / limits_.size();
+        return "action[" + std::to_string(row) + "] of environment " + std::to_string(row) +
+               " is outside the action space: " + std::to_string(numbers[place]) +
+               ", counted from 0. Nothing was stepped";
+    }
+
+    bool is_allowed(size_t place, int64_t number) const {
+        const int64_t limit = limits_[place % limits_.size()];
+        return static_cast<uint64_t>(number) < static_cast<uint64_t>(limit);
+    }
+
     // The actions of all rows where nobody else can change them; none if somebody just did.
     const std::byte* stored(const std::byte* actions) const {
         std::byte* own = arrays_.actions.data();
@@ -98,7 +127,10 @@ class PlainArguments {
     }
 
     bool all_allowed(const std::byte* actions, size_t rows) const {
-        const auto* numbers = reinterpret_cast<const int64_t*>(actions);
+        return all_allowed(reinterpret_cast<const int64_t*>(actions), rows);
+    }
+    template <class Number>
+    bool all_allowed(const Number* numbers, size_t rows) const {
         // A stride known to be one lets the compiler look at many numbers at once.
         constexpr std::integral_constant<size_t, 1> one;
         if (limits_.size() == 1) return all_below(limits_.front(), numbers, rows, one);
@@ -108,11 +140,12 @@ class PlainArguments {
         return true;
     }
 
-    template <class Stride>
-    static bool all_below(int64_t limit, const int64_t* numbers, size_t rows, Stride stride) {
+    template <class Number, class Stride>
+    static bool all_below(int64_t limit, const Number* numbers, size_t rows, Stride stride) {
         bool below = true;
         for (size_t i = 0; i < rows; ++i) {
-            below &= static_cast<uint64_t>(numbers[i * stride]) < static_cast<uint64_t>(limit);
+            below &= static_cast<uint64_t>(static_cast<int64_t>(numbers[i * stride])) <
+                     static_cast<uint64_t>(limit);
         }
         return below;
     }

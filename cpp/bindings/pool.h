@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -37,7 +38,7 @@ class PyPool {
     PyPool(const Kind& kind, const nb::list& parameters, const PoolArrays& arrays,
            uint8_t autoreset, std::vector<int64_t> time_limits, unsigned threads, bool adaptive,
            nb::object kept)
-        : arrays_(arrays), kept_(std::move(kept)) {
+        : arrays_(arrays), autoreset_(Autoreset{autoreset}), kept_(std::move(kept)) {
         const std::vector<NamedValues> values = all_named_values_from(parameters);
         const size_t rows = arrays.rewards.rows();
         if (values.empty() || (values.size() != 1 && values.size() != rows)) {
@@ -49,14 +50,13 @@ class PyPool {
         }
         std::vector<InfoColumn> kinds = kind.infos(values.front());
         arrays.check(rows, kinds);
-        const auto mode = static_cast<Autoreset>(autoreset);
-        pool_ = kind.make({rows, mode, std::move(time_limits), threads, adaptive, arrays.buffers(),
-                           [this] { gil_.give_away(); }},
+        pool_ = kind.make({rows, autoreset_, std::move(time_limits), threads, adaptive,
+                           arrays.buffers(), [this] { gil_.give_away(); }},
                           values);
         arrays.check_sizes(pool_->action_bytes(), pool_->observation_bytes());
         kinds_ = kinds;
-        results_.emplace(arrays_, std::move(kinds), mode);
-        plain_.emplace(arrays_, *pool_, mode);
+        results_.emplace(arrays_, std::move(kinds), autoreset_);
+        plain_.emplace(arrays_, *pool_, autoreset_);
         at_work_.resize(rows);
     }
 
@@ -253,7 +253,10 @@ class PyPool {
 
     nb::object failure() const { return told(pool_->failure()); }
     // What made the last quick call fail, if anything did; told once.
-    nb::object take_quick_failure() { return told(std::exchange(quick_failure_, std::nullopt)); }
+    nb::object take_quick_failure() {
+        in_use_.check();
+        return told(std::exchange(quick_failure_, std::nullopt));
+    }
 
     nb::object rng_state(size_t env) { return object_from(pool_->rng(idle(env))); }
 
@@ -293,7 +296,31 @@ class PyPool {
         pool_->restore(idle(env), std::as_bytes(bytes));
     }
 
-    bool ready = false;
+    // -- callers without the GIL ---------------------------------------------------------------
+
+    // Has work(pool, plain) done, which says what is wrong, if that is possible. Returns what is
+    // wrong, in words, or nothing.
+    template <class Work>
+    std::string without_python(const Work& work) {
+        if (!in_use_.try_enter()) return "another thread is using this fleet";
+        struct Leave {
+            InUse& place;
+            ~Leave() { place.leave(); }
+        } const leave{in_use_};
+        if (!ready) return "it was closed, or its environments have to be reset: envs.reset()";
+        if (pool_->rows_out() != 0) return "some environments are at work: envs.recv() them";
+        if (pool_->lacks_plans()) return "its episodes draw their parameters";
+        std::string problem = work(*pool_, *plain_);
+        if (!problem.empty()) return problem;
+        if (!fails(pool_->failure())) return {};
+        return "environment " + std::to_string(quick_failure_->env) +
+               " failed: " + quick_failure_->message;
+    }
+
+    const PoolArrays& arrays() const { return arrays_; }
+    bool resets_in_same_step() const { return autoreset_ == Autoreset::same_step; }
+
+    std::atomic<bool> ready{false};
 
   private:
     // Sends rows with the actions that are stored, all or none.
@@ -408,6 +435,7 @@ class PyPool {
 
     // Before the pool: its threads end before what they work on.
     PoolArrays arrays_;
+    const Autoreset autoreset_;
     std::vector<InfoColumn> kinds_;
     nb::object kept_;
     std::unique_ptr<AnyPool> pool_;

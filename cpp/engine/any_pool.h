@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <span>
@@ -30,6 +31,20 @@ struct Twin {
     const std::byte* rows;
     std::byte* copy;
     size_t row_bytes;
+    // Copies so many numbers into as many of another type; none if the types are the same.
+    void (*convert)(const std::byte* from, std::byte* to, size_t count) = nullptr;
+    size_t numbers_a_row = 0;
+    size_t copy_row_bytes = 0;
+
+    void copy_rows(size_t first, size_t last) const {
+        if (convert == nullptr) {
+            std::memcpy(copy + first * row_bytes, rows + first * row_bytes,
+                        (last - first) * row_bytes);
+        } else {
+            convert(rows + first * row_bytes, copy + first * copy_row_bytes,
+                    (last - first) * numbers_a_row);
+        }
+    }
 };
 
 struct PoolSetup {
@@ -61,8 +76,10 @@ class AnyPool {
     virtual bool reads_limited_actions() const = 0;
 
     // Steps all rows; `actions` holds one after another. Each thread copies the rows it has
-    // written, which it has at hand, to their twins. For what environments throw see failure().
-    virtual void step(const std::byte* actions, std::span<const Twin> twins) = 0;
+    // written, which it has at hand, to their twins, and before the rows of actions that it is
+    // about to read, if they lie elsewhere. For what environments throw see failure().
+    virtual void step(const std::byte* actions, std::span<const Twin> twins,
+                      const Twin* elsewhere = nullptr) = 0;
 
     // Takes all rows further in a rollout until it is over, the deadline passes, or plans are
     // lacking. For what environments throw see failure_among() of those that are behind. There must

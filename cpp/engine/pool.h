@@ -82,14 +82,14 @@ class Pool final : public AnyPool {
         return std::is_pointer_v<Action> && !room_.action_limits.empty();
     }
 
-    void step(const std::byte* actions, std::span<const Twin> twins) override {
+    void step(const std::byte* actions, std::span<const Twin> twins,
+              const Twin* elsewhere = nullptr) override {
         tickets_.check_here();
         failures_.forget();
-        turns_.run([this, actions, twins](size_t first, size_t last) {
+        turns_.run([this, actions, twins, elsewhere](size_t first, size_t last) {
+            if (elsewhere != nullptr) elsewhere->copy_rows(first, last);
             step_rows(first, last, actions);
-            for (const auto& [rows, copy, size] : twins) {
-                std::memcpy(copy + first * size, rows + first * size, (last - first) * size);
-            }
+            for (const Twin& twin : twins) twin.copy_rows(first, last);
         });
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 from harness.contestant import NOT_INHERITED
-from harness.installation import InstallationError, Peer, interop_python, peers
+from harness.installation import InstallationError, Peer, interop_python, jax_peers, peers
 
 __all__ = ["INTEROP", "LIBRARIES", "PATIENCE", "InstallationError", "Peer", "inherited", "interop_python", "named"]
 
@@ -30,9 +30,7 @@ LIBRARIES = (
     ),
     Peer("robotics", "gymnasium-robotics==1.4.2", beside=("mujoco==3.3.7",)),  # its robots fail with later ones
     Peer("dm_control", "shimmy[dm-control]==2.0.1", beside=("mujoco==3.17.0",)),  # Shimmy fails with 4.0
-    Peer("jax", "jax==0.10.2", beside=("flax==0.12.8",)),  # which Gymnasium's phys2d environments are written with
-    Peer("gymnax", "gymnax==1.0.1", before=("six==1.17.0", "jax==0.10.2")),  # it imports six and does not ask for it
-    Peer("brax", "brax==0.14.2", before=("jax==0.10.2",)),
+    *(jax_peers()[name] for name in ("jax", "gymnax", "brax", "playground", "jumanji")),
     Peer(
         "sb3_zoo",
         "rl_zoo3==2.9.2",

@@ -123,7 +123,9 @@ def modules() -> list[str]:
 def _is_of_a_missing_library(module: str) -> bool:
     package, _, library = module.rpartition(".")
     if package == "envfleet.device" and library not in ("families", "func_env", "functional"):
-        return importlib.util.find_spec("jax") is None or library in ("brax", "gymnax")
+        return importlib.util.find_spec("jax") is None or library in ("brax", "gymnax", "jumanji", "playground")
+    if module == "envfleet.native.xla":
+        return importlib.util.find_spec("jax") is None
     elsewhere = ("sample_factory", "skrl", "tianshou", "torchrl")
     return package == "envfleet.adapters" and library in elsewhere and importlib.util.find_spec(library) is None
 

@@ -7,10 +7,10 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from gymnasium.spaces import Box, Dict
+from gymnasium.spaces import Box
 
 from envfleet.device.families import refuse_unknown_id
-from envfleet.device.functional import FunctionalEnv, Values, refuse_unknown, shared_out
+from envfleet.device.functional import FunctionalEnv, Values, boundless, refuse_unknown, shared_out
 
 try:
     from brax import envs as brax_envs
@@ -49,7 +49,7 @@ class BraxEnv(FunctionalEnv):
         self._env, self.name = env, f"brax:{name}"
         self.values, self.defaults = {}, {}
         self.time_limit = _EPISODE_LENGTH
-        self.observation_space = _space(jax.eval_shape(env.reset, jax.random.PRNGKey(0)).obs)
+        self.observation_space = boundless(jax.eval_shape(env.reset, jax.random.PRNGKey(0)).obs)
         self.action_space = Box(-1.0, 1.0, (env.action_size,), np.float32)
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
 
@@ -68,10 +68,3 @@ class BraxEnv(FunctionalEnv):
         from brax.io import image
 
         return image.render_array(self._env.sys, state.pipeline_state)
-
-
-def _space(observation: Any) -> Box | Dict:
-    """The space of an observation, an array or a dict of arrays; Brax knows no bounds."""
-    if isinstance(observation, Mapping):
-        return Dict({name: _space(part) for name, part in observation.items()})
-    return Box(-np.inf, np.inf, observation.shape, np.float32)

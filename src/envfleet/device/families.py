@@ -28,7 +28,7 @@ class Family:
     """One library of functional environments.
 
     Attributes:
-        name: What an id begins with, ``name:id``; also the library's package.
+        name: What an id begins with, ``name:id``.
         adapter: The module with ``adapted(what, env_kwargs)``, and ``ids()`` where there are ids.
         base: Module and name of the class by which its environments are recognised.
         has_ids: Whether its environments can be made from ids.
@@ -48,8 +48,11 @@ class Family:
 
 FAMILIES = (
     Family("gymnasium", "envfleet.device.func_env", (FuncEnv.__module__, FuncEnv.__name__), has_ids=False),
+    Family("envfleet", "envfleet.device.own", (FunctionalEnv.__module__, FunctionalEnv.__name__), has_ids=False),
     Family("gymnax", "envfleet.device.gymnax", ("gymnax.environments.environment", "Environment")),
     Family("brax", "envfleet.device.brax", ("brax.envs.base", "Env")),
+    Family("playground", "envfleet.device.playground", ("mujoco_playground._src.mjx_env", "MjxEnv")),
+    Family("jumanji", "envfleet.device.jumanji", ("jumanji.env", "Environment")),
 )
 
 
@@ -130,3 +133,12 @@ def is_functional(spec: EnvSpec) -> bool:
 def is_only_functional(spec: EnvSpec) -> bool:
     """Whether there is no other environment for this spec than a functional one."""
     return isinstance(spec.entry_point, FunctionalMaker)
+
+
+def functional_time_limit(spec: EnvSpec, env_kwargs: Mapping[str, Any]) -> int | None:
+    """The steps after which a fleet of a functional environment truncates its episodes; None if it does not."""
+    maker = maker_of(spec)
+    if maker is None or "max_episode_steps" in env_kwargs:
+        limit: int | None = env_kwargs.get("max_episode_steps")
+        return None if limit == -1 else limit
+    return maker.adapted({name: value for name, value in env_kwargs.items() if name != "render_mode"}).time_limit

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 from gymnasium import Space
+from gymnasium.spaces import Box, Dict
 
 from envfleet._names import accepted_keywords, with_hints
 
@@ -100,3 +102,10 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], env: str) -> None
         raise TypeError(
             f"{env} has no parameter {with_hints(unknown, known)}; it has {', '.join(known) or 'no parameters at all'}."
         )
+
+
+def boundless(observation: Any) -> Box | Dict:
+    """The space of an observation, an array or a dict of arrays, where nobody knows any bounds."""
+    if isinstance(observation, Mapping):
+        return Dict({name: boundless(part) for name, part in observation.items()})
+    return Box(-np.inf, np.inf, observation.shape, np.float32)

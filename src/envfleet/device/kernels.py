@@ -21,6 +21,9 @@ from envfleet.redraw import Randomize
 
 Tree: TypeAlias = Any
 
+_FEW_OPERATIONS = 100
+"""A reset of so few costs less for all environments than what the compiler cannot join where it is left out."""
+
 _DRAWS = 0x5EED
 """Folded into an episode's key to draw its parameters, so that its first state is the same with and without."""
 
@@ -185,7 +188,7 @@ class Kernels:
         return carry, Shown(shown, rewards, terminated, truncated, began, step_info, reset_info, last)
 
     def _with_resets(self, constants: Constants, episodes: Any, began: Any, after: Any) -> tuple[Any, Tree]:
-        """What a step gave, replaced by resets where episodes begin; nothing is reset if none does."""
+        """What a step gave, replaced by resets where episodes begin; dear resets are left out if none does."""
 
         def resets() -> Any:  # the keys are made in here: most steps of most environments need none
             return self._all_resets(_keys(constants, episodes, jnp.zeros_like(episodes)), constants.values)
@@ -198,8 +201,15 @@ class Kernels:
             states, cells, observations, info = resets()
             return _where(began, (states, cells, observations, jnp.zeros_like(after[3])), after), info
 
+        if self._resets_are_cheap(constants.values):
+            return reset_some(None)  # as a branch of its own it would be compiled apart from the step
         chosen: tuple[Any, Tree] = lax.cond(began.any(), reset_some, lambda _: (after, blank), None)
         return chosen
+
+    def _resets_are_cheap(self, values: dict[str, Any]) -> bool:
+        one = {name: value if self._axes[name] is None else value[0] for name, value in values.items()}
+        traced = jax.make_jaxpr(self.one_reset)(jax.random.PRNGKey(0), one)
+        return _operations(traced.jaxpr) <= _FEW_OPERATIONS
 
     def _rollout(
         self,
@@ -221,6 +231,13 @@ class Kernels:
 
         (carry, observations), recorded = lax.scan(turn, (carry, observations), jnp.arange(steps, dtype=jnp.uint32))
         return carry, observations, recorded
+
+
+def _operations(jaxpr: Any) -> int:
+    """How many operations a function has that was traced, those in its loops and branches once each."""
+    inner = [part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()))]
+    found = [getattr(part, "jaxpr", part) for part in inner]
+    return len(jaxpr.eqns) + sum(_operations(part) for part in found if hasattr(part, "eqns"))
 
 
 def _common_type(first: Any, after: Any) -> Any:

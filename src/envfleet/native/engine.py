@@ -43,8 +43,15 @@ class NativeEngine:
         self.block, self.exclusive = block, exclusive
         pool.share(exclusive)
         self.quick = NativeQuickCalls(pool, exclusive)
-        self._shard = shard
+        self._pool, self._shard = pool, shard
+        self._xla: _native.XlaFleet | None = None
         self._order: Order = StepOrder()
+
+    def for_xla(self) -> _native.XlaFleet:
+        """The environments as compiled functions of JAX see them."""
+        if self._xla is None:
+            self._xla = _native.XlaFleet(self._pool)
+        return self._xla
 
     def begin(self, order: Order) -> None:
         """Keeps the order for ``finish``."""
@@ -77,6 +84,14 @@ class NativeEngine:
     def close(self, timeout: float, terminate: bool) -> None:
         """Waits for those at work, and closes what draws."""
         patience = 0.0 if terminate else timeout
+        if self._xla is not None and not self._xla.close(patience):
+            warnings.warn(
+                f"A compiled function of JAX did not come back from a step of this fleet within {patience:g} s. It "
+                "goes on, and keeps the memory that it uses.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return
         try:
             stuck = self._shard.recall(patience)
         finally:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import gymnasium
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envfleet import _native
+from envfleet._optional import needs
 from envfleet.errors import UnsupportedError
 from envfleet.native import catalogue, snapshots
 from envfleet.native.buffers import NativeBlock
@@ -29,6 +31,9 @@ from envfleet.vector.engine import StepOrder
 from envfleet.vector.runtime import exclusive_for, usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
+
+if TYPE_CHECKING:
+    from envfleet.native.xla import XlaFunctions
 
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "first_ready", "batch_size"))
@@ -119,6 +124,7 @@ class NativeVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
         shard = NativeShard(pool, twin, self._kind, num_envs, companions, plans, None if origins else varied)
         engine = NativeEngine(pool, block, shard, exclusive_for(type(self).__name__))
         self._rollouts = NativeRollouts(pool, plans, engine.quick)
+        self._for_xla, self._spaces_of_all = engine.for_xla, spaces
         options = FleetOptions(
             f"native: {self._kind} is compiled" + ("." if kind.title else " and bit-identical to Gymnasium's."),
             copy,
@@ -140,6 +146,28 @@ class NativeVectorEnv(FleetVectorEnv, VectorEnv[Any, Any, npt.NDArray[Any]]):
         """
         with self._exclusive:
             return self._rollouts.run(policy, arrays, info_names) if self._quick.ready else None
+
+    def xla(self) -> XlaFunctions:
+        """The fleet inside compiled functions of JAX, on the CPU: ``handle, reset, step = envs.xla()``.
+
+        ``step`` can be used under ``jax.jit`` and in ``jax.lax.scan``. Its numbers are those that :meth:`step` gives,
+        in the precision that JAX is set to. What goes wrong, in an environment or with the actions, is raised where
+        JAX waits for the results. See docs/jax.md.
+        """
+        with needs("jax"):
+            importlib.import_module("jax")
+        functions = importlib.import_module("envfleet.native.xla")
+        with self._exclusive:
+            self._state.enter_idle("xla")
+            self._state.check_may_step()
+            if self._plans is not None:
+                raise UnsupportedError(
+                    "xla() steps environments without Python, which draws the parameters of every episode of this "
+                    "fleet: make it with randomize_on='make'."
+                )
+            self._state.rest()
+            found: XlaFunctions = functions.functions_of(self._for_xla(), self._spaces_of_all)
+            return found
 
     def get_state(self, index: int) -> EnvState:
         """Everything about environment ``index`` but its parameters, to be given to :meth:`set_state` later.

@@ -66,6 +66,19 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
         ),
         ("CartPole-v1", "a2c"): MappingProxyType({"total_steps": 250_000, "actor_lr": 2e-3, **_KNOWN_UNITS}),
         ("CartPole-v1", "ppo"): MappingProxyType({"total_steps": 100_000, **_KNOWN_UNITS}),
+        # A call of the compiled step costs the same for a few environments as for many: so there are many, and rollouts
+        # are short, for each is one update's worth of news.
+        ("gymnax:CartPole-v1", "ppo"): MappingProxyType(
+            {
+                "num_envs": 2048,
+                "rollout_steps": 16,
+                "epochs": 4,
+                "minibatch_size": 1024,
+                "actor_lr": 3e-3,
+                "critic_lr": 6e-3,
+                **_KNOWN_UNITS,
+            }
+        ),
         # Short episodes that never end by themselves, and a reward at every step: nothing to look ahead for.
         ("Pendulum-v1", "sac"): MappingProxyType(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +10,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from gymnasium.wrappers import HumanRendering
 
 from envfleet._names import accepted_keywords
+from envfleet._optional import needs
 from envfleet._single import constructor_of, is_function, make_env, spec_of
+from envfleet.device.families import is_only_functional
 from envfleet.errors import NonFiniteError
 from envfleet.train.agent import Agent
 from envfleet.train.judging.play_setup import PlaySetup
@@ -155,6 +159,8 @@ def _act(agent: Agent, observations: Any, episodes: Sequence[Episode], determini
 def _make_env(setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str) -> AnyEnv:
     # Show what there is: the checks and their warnings belong to whoever writes environments.
     spec = spec_of(setup.env_id)
+    if is_only_functional(spec):
+        return _functional_env(spec, setup, parameters, render_mode)
     unchecked = {} if is_function(spec) else {"disable_env_checker": True}
     offered = _modes_of_class(setup.env_id)
     # Gymnasium opens windows for registered environments only.
@@ -174,6 +180,14 @@ def _make_env(setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str)
         env.close()
         raise _refusal(setup.env_id, render_mode)
     shown = HumanRendering(env) if opens_window else env
+    return shown if setup.wrapping is None else OneWrapped(shown, setup.wrapping)
+
+
+def _functional_env(spec: EnvSpec, setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str) -> AnyEnv:
+    with needs("jax"):
+        single = importlib.import_module("envfleet.device.single")
+    env: AnyEnv = single.SingleFunctionalEnv(spec, {**setup.env_kwargs, **parameters})
+    shown: AnyEnv = HumanRendering(env) if render_mode == "human" else env
     return shown if setup.wrapping is None else OneWrapped(shown, setup.wrapping)
 
 

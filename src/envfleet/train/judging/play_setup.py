@@ -21,6 +21,7 @@ from torch import nn
 
 from envfleet._single import Wrapper, is_function, spec_of, time_limit_of
 from envfleet.backends import BackendName
+from envfleet.device.families import functional_time_limit, is_only_functional
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
@@ -84,7 +85,7 @@ class PlaySetup:
         trained = {name: value for name, value in agent.config.env_kwargs.items() if name not in randomize}
         arguments = {**trained, **(env_kwargs or {})}
         spec = spec_of(agent.config.env_id)
-        own = time_limit_of(spec, arguments)
+        own = functional_time_limit(spec, arguments) if is_only_functional(spec) else time_limit_of(spec, arguments)
         longest = max_steps or own or _PATIENCE
         limit: int | None = longest
         wrappers: tuple[Wrapper, ...] = ()
