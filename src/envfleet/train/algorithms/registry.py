@@ -121,6 +121,21 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "critic_lr": 6e-4,
             }
         ),
+        # A fall ends the episode, so the horizon is longer than HalfCheetah's, and noise of a deviation of 1 throws it
+        # over before it has learnt to stand. Few copies and small minibatches make many updates of a million steps.
+        ("Hopper-v5", "ppo"): MappingProxyType(
+            {
+                "num_envs": 4,
+                "rollout_steps": 512,
+                "minibatch_size": 64,
+                "epochs": 10,
+                "gamma": 0.995,
+                "entropy_coef": 0.0,
+                "initial_log_std": -0.5,
+                "actor_lr": 3e-4,
+                "critic_lr": 1e-3,
+            }
+        ),
         # Rewards at every step: targets of one step need no mending, and steps that alternate need no lasting noise.
         # Wide networks pay, so half as many updates.
         ("HalfCheetah-v5", "sac"): MappingProxyType(
@@ -145,6 +160,7 @@ BEST_ALGO: Mapping[str, str] = MappingProxyType(
         "Acrobot-v1": "ppo",
         "CartPole-v1": "ppo",
         "HalfCheetah-v5": "ppo",
+        "Hopper-v5": "ppo",
         "LunarLander-v3": "ppo",
         "LunarLanderContinuous-v3": "sac",
         "MountainCar-v0": "ppo",
