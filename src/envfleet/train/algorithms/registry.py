@@ -148,6 +148,25 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "noise_correlation": 0.0,
             }
         ),
+        # Pictures of 84 x 84 in stacks of four come from the compiled games alone. They are bytes, a point counts 1:
+        # nothing to normalise. A convolutional network takes small steps, as everywhere in the field.
+        ("ALE/Pong-v5", "ppo"): MappingProxyType(
+            {
+                "backend": "native",
+                "num_envs": 8,
+                "total_steps": 10_000_000,
+                "hidden_sizes": (512,),
+                "activation": "relu",
+                "normalize_observations": False,
+                "normalize_rewards": False,
+                "rollout_steps": 128,
+                "epochs": 4,
+                "minibatch_size": 256,
+                "clip_range": 0.1,
+                "actor_lr": 2.5e-4,
+                "critic_lr": 2.5e-4,
+            }
+        ),
     }
 )
 """By environment and algorithm: the settings that differ from the algorithm's defaults."""
@@ -157,6 +176,7 @@ _DEFAULT_ALGO = "ppo"
 
 BEST_ALGO: Mapping[str, str] = MappingProxyType(
     {
+        "ALE/Pong-v5": "ppo",
         "Acrobot-v1": "ppo",
         "CartPole-v1": "ppo",
         "HalfCheetah-v5": "ppo",
