@@ -24,7 +24,7 @@ def seeds_text(results: Sequence[StudyResult]) -> str:
 
 def summary_text(results: Sequence[StudyResult]) -> str:
     """One line per study; times are medians over the seeds that ran alone."""
-    header = ["study", "seeds", "mean return", "IQM", "95 %", "worst seed", "bar", "all met", "steps", "minutes"]
+    header = ["study", "seeds", "mean return", "IQM", "95 %", "worst seed", "bar", "met", "steps", "minutes"]
     header += ["steps/s"]
     return table(header, [_summary_row(result) for result in results])
 
@@ -83,8 +83,8 @@ def page_text(studies: Sequence[Study], results: Sequence[StudyResult]) -> str:
         f"![Learning curves of all studies]({OVERVIEW})",
         summary_text(results),
         "IQM is the interquartile mean of the seeds' returns: without the lowest and the highest quarter of them. Its "
-        "interval is a stratified bootstrap over seeds, as in rliable. Steps/s and minutes are of runs that had the "
-        "machine to themselves.",
+        "interval is a stratified bootstrap over seeds, as in rliable. A bar is for the worst seed, or for the IQM "
+        "where it says so. Steps/s and minutes are of runs that had the machine to themselves.",
     ]
     missing = missing_text(studies, results)
     if missing:
@@ -140,7 +140,7 @@ def _summary_row(result: StudyResult) -> list[str]:
         f"{returns[0] if interval is None else interval.iqm:.1f}",
         "one seed" if interval is None else f"{interval.low:.1f} to {interval.high:.1f}",
         f"{min(returns):.1f}",
-        f"{result.study.bar:g}",
+        f"{result.study.bar:g}{' (IQM)' if result.study.judged_by == 'iqm' else ''}",
         "yes" if result.passes else "NO",
         f"{max(found.steps for found in result.seeds):,}",
         "not timed" if minutes is None else f"{minutes:.1f}",

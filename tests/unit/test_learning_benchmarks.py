@@ -71,7 +71,7 @@ def test_seeds_run_at_different_times_end_up_in_one_result(tiny_studies: Any) ->
     found = json.loads((tiny_studies[0] / "results" / "cartpole-a2c.json").read_text())
     assert found["study"] == dataclasses.asdict(CARTPOLE)
     assert found["config"] == CARTPOLE.settings(quick=True)
-    assert found["every_seed_passes"] is False
+    assert found["reaches_bar"] is False
     assert [entry["seed"] for entry in found["seeds"]] == [0, 1, 2]
     assert [entry["side_by_side"] for entry in found["seeds"]] == [2, 2, 1]
     assert [entry["backend"] for entry in found["seeds"]] == ["native", "native", "auto"]
@@ -181,6 +181,18 @@ def test_seeds_trained_with_other_settings_do_not_count(tmp_path: Path) -> None:
     assert {line.split(",")[0] for line in folder.csv_of(CARTPOLE).read_text().splitlines()} == {"seed", "1"}
 
 
+def test_a_bar_is_for_the_worst_seed_or_for_the_interquartile_mean() -> None:
+    seeds = tuple(seed_result(seed, mean_return=value) for seed, value in enumerate((9.0, 600.0, 600.0, 600.0, 700.0)))
+    worst = results.StudyResult(CARTPOLE, False, seeds)
+    iqm = results.StudyResult(dataclasses.replace(CARTPOLE, judged_by="iqm"), False, seeds)
+    assert (worst.passes, iqm.passes, iqm.iqm) == (False, True, 600.0)
+    assert "500 (IQM) | yes" in " ".join(report.summary_text([iqm]).split())
+    late = dataclasses.replace(seeds[1], steps=CARTPOLE.most_steps + 1)
+    assert not iqm.with_seed(late).passes
+    low = results.StudyResult(dataclasses.replace(CARTPOLE, judged_by="iqm", bar=601.0), False, seeds)
+    assert not low.passes
+
+
 def test_seeds_trained_before_a_setting_came_still_count(tmp_path: Path) -> None:
     folder, run = results.ResultFolder(tmp_path, quick=False), a_run(tmp_path / "run")
     folder.add(CARTPOLE, seed_result(0), run)
@@ -216,7 +228,7 @@ def test_the_committed_page_shows_every_study_that_has_run() -> None:
             assert f"--study {study.name} --seeds {' '.join(map(str, study.usual_seeds))}" in page
 
 
-@pytest.mark.parametrize("algo", ["a2c", "ppo", "sac"])
+@pytest.mark.parametrize("algo", ["a2c", "ppo", "sac", "td3", "dqn"])
 def test_the_docs_show_the_committed_results(algo: str) -> None:
     folder = results.ResultFolder(Path(run.__file__).parent / "results", quick=False)
     found = [folder.read(study) for study in STUDIES if study.algo == algo]

@@ -11,7 +11,10 @@ import torch
 from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
+from envfleet._single import spec_of
+from envfleet.backends import BackendName
 from envfleet.make import make_vec
+from envfleet.native.atari import has_atari
 from envfleet.train.actions import NestedAction
 from envfleet.train.algorithms.learner import Learner, Task
 from envfleet.train.algorithms.registry import learner_class
@@ -118,13 +121,23 @@ def _check_size(what: str, space: Space[Any]) -> None:
 
 def spaces_of(config: TrainConfig, wrapping: Wrapping | None = None) -> tuple[Space[Any], Space[Any]]:
     """The observation and the action space of one environment, found by making one; as the user's wrappers show it."""
+    backend = backend_to_see(config)
     if wrapping is None:
-        with make_vec(config.env_id, 1, **config.env_kwargs) as envs:
+        with make_vec(config.env_id, 1, backend, **config.env_kwargs) as envs:
             return envs.single_observation_space, envs.single_action_space
     same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
-    fleet = make_vec(config.env_id, 1, vector_kwargs=same_step, **config.env_kwargs)
+    fleet = make_vec(config.env_id, 1, backend, vector_kwargs=same_step, **config.env_kwargs)
     with closing(wrapping.to_play(fleet)) as wrapped:
         return wrapped.single_observation_space, wrapped.single_action_space
+
+
+def backend_to_see(config: TrainConfig) -> BackendName:
+    """The backend on which environments show what they show in training: any of them, but for Atari's compiled games.
+
+    Those preprocess what other backends show as it is, so an agent that was trained on them can play nowhere else.
+    """
+    compiled = getattr(config, "backend", "auto") == "native" and has_atari(spec_of(config.env_id))
+    return "native" if compiled else "auto"
 
 
 def pick_device(name: str) -> torch.device:

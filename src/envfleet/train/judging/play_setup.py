@@ -25,6 +25,7 @@ from envfleet.device.families import functional_time_limit, is_only_functional
 from envfleet.make import make_vec
 from envfleet.randomize import Distribution
 from envfleet.train.agent import Agent
+from envfleet.train.environments import backend_to_see
 from envfleet.train.finite import check_weights
 from envfleet.train.folders.checkpoint import load_agent
 from envfleet.train.folders.trust import AllowImport
@@ -58,6 +59,7 @@ class PlaySetup:
         wrappers: put around each environment: the time limit, where no constructor and no registry knows of any.
         vector_kwargs: how the engine ran the environments in training, on `trained_on`.
         trained_on: the backend of the training.
+        default_backend: what "auto" means here: the backend on which the agent can play, where it is one alone.
         wrapping: the user's vector wrappers, if the agent was trained with any.
     """
 
@@ -69,6 +71,7 @@ class PlaySetup:
     vector_kwargs: Mapping[str, Any]
     trained_on: str
     wrapping: Wrapping | None = None
+    default_backend: BackendName = "auto"
 
     @classmethod
     def of(
@@ -89,7 +92,13 @@ class PlaySetup:
         longest = max_steps or own or _PATIENCE
         limit: int | None = longest
         wrappers: tuple[Wrapper, ...] = ()
-        if "max_episode_steps" in randomize or (own is not None and own <= longest):
+        default_backend = backend_to_see(agent.config)
+        if default_backend == "native":
+            # Atari's games end after half an hour by themselves, and count frames.
+            limit = max_steps
+            if limit is not None:
+                arguments["max_num_frames_per_episode"] = limit * arguments.get("frameskip", spec.kwargs["frameskip"])
+        elif "max_episode_steps" in randomize or (own is not None and own <= longest):
             limit = None
         elif is_function(spec):
             # Not as an argument: a class may have one of that name, with a meaning of its own.
@@ -100,14 +109,14 @@ class PlaySetup:
         # What else plays like an agent may know nothing of engines.
         engine = getattr(config, "vector_kwargs", {}), getattr(config, "backend", "auto")
         wrapping = getattr(agent, "wrapping", None)
-        return cls(config.env_id, arguments, randomize, limit, wrappers, *engine, wrapping)
+        return cls(config.env_id, arguments, randomize, limit, wrappers, *engine, wrapping, default_backend)
 
     def make_fleet(self, num_envs: int, seed: int, backend: BackendName) -> AnyVectorEnv:
         """Environments that begin the next episode in the step that ended the last."""
         fleet = make_vec(
             self.env_id,
             num_envs,
-            backend,
+            self.default_backend if backend == "auto" else backend,
             # Another backend may not take the same arguments.
             {
                 **(self.vector_kwargs if backend in ("auto", self.trained_on) else {}),

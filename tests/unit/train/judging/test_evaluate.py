@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pickle
@@ -18,7 +19,7 @@ from players import Player, trained_run, zeros
 from envfleet import NativeVectorEnv, choice, make_vec, normal, uniform
 from envfleet.errors import NonFiniteError
 from envfleet.scenarios import Sweep, parse_sweep
-from envfleet.train import A2CConfig, Agent, load_agent
+from envfleet.train import A2CConfig, Agent, load_agent, preset, train
 from envfleet.train.algorithms.a2c import A2C
 from envfleet.train.environments import make_task, spaces_of
 from envfleet.train.judging.evaluation import Evaluation, Scenario, evaluate, evaluate_sweep, table
@@ -150,6 +151,16 @@ def test_the_environments_own_limit_is_no_cut() -> None:
     lifted = evaluate(Player("players/Coin-v0", max_episode_steps=-1), episodes=20, max_steps=30)
     assert set(lifted.lengths) == {1, 30}
     assert lifted.cut == lifted.lengths.count(30)
+
+
+def test_an_agent_of_compiled_atari_games_plays_what_it_was_trained_on(tmp_path: Path) -> None:
+    """Other backends show screens of 210 x 160 in colour, and count steps instead of frames."""
+    pytest.importorskip("ale_py")
+    one = {"num_envs": 1, "rollout_steps": 2, "total_steps": 2, "minibatch_size": 2, "epochs": 1, "hidden_sizes": (8,)}
+    result = train(dataclasses.replace(preset("ALE/Pong-v5", "ppo"), **one), run_dir=tmp_path / "run", progress=False)
+    assert result.agent.observation_space.shape == (4, 84, 84)
+    found = evaluate(tmp_path / "run", episodes=2, num_envs=2, max_steps=3)
+    assert (found.lengths, found.cut) == ((3, 3), 2)
 
 
 def test_dict_observations_and_box_actions_are_played() -> None:
