@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envfleet._single import EnvMaker, Wrapper
     from envfleet.make import EnvReference, VectorizationMode
-    from envfleet.native.env import EnvState
+    from envfleet.native.env import EnvState, XlaFunctions
     from envfleet.native.own.environment import AnySpace, Description, Number
     from envfleet.native.own.layout import Fields
     from envfleet.randomize import Choice, Distribution, LogUniform, Normal, ParameterTable, Uniform
@@ -87,6 +87,7 @@ __all__ = [
     "Wrap",
     "Wrapper",
     "Wrapping",
+    "XlaFunctions",
 ]
 
 _MODULES = {
@@ -138,6 +139,7 @@ _MODULES = {
     "Wrap": "envfleet.train.wrapping",
     "Wrapper": "envfleet._single",
     "Wrapping": "envfleet.train.wrapping",
+    "XlaFunctions": "envfleet.native.env",
 }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, NamedTuple, final
 
 import gymnasium
 import numpy.typing as npt
@@ -32,9 +32,6 @@ from envfleet.vector.runtime import exclusive_for, usable_cores
 from envfleet.vector.spaces import checked_mode, fleet_spaces
 from envfleet.vector.vector_env import FleetOptions, FleetVectorEnv
 
-if TYPE_CHECKING:
-    from envfleet.native.xla import XlaFunctions
-
 _MODES = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 _VECTOR_ARGUMENTS = frozenset(("copy", "autoreset_mode", "threads", "first_ready", "batch_size"))
 _NOTHING = StepOrder()
@@ -56,6 +53,24 @@ class EnvState:
     kind: str
     data: bytes
     episodes: PlannedEpisodes | None = None
+
+
+class XlaFunctions(NamedTuple):
+    """A fleet for compiled functions of JAX.
+
+    Attributes:
+        handle: Where the fleet stands, an array. Every call takes the handle that the call before it returned, and
+            returns the next one: so the calls come in order.
+        reset: ``reset(handle, mask=None)`` resets all environments, or those of the mask, and returns the next handle
+            and ``(observations, infos)``. The environments' generators run on.
+        step: ``step(handle, actions)`` steps all environments and returns the next handle and ``(observations,
+            rewards, terminated, truncated, infos)``. With SAME_STEP, infos hold ``final_obs``, the last observations of
+            the episodes that ended, zeros elsewhere, and the mask ``_final_obs``; nothing else.
+    """
+
+    handle: Any
+    reset: Callable[..., tuple[Any, tuple[Any, dict[str, Any]]]]
+    step: Callable[[Any, Any], tuple[Any, tuple[Any, Any, Any, Any, dict[str, Any]]]]
 
 
 @final

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -12,26 +11,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from envfleet import _native
+from envfleet.native.env import XlaFunctions
 from envfleet.vector.layout import LayoutError, SpaceLayout
 from envfleet.vector.spaces import FleetSpaces
-
-
-class XlaFunctions(NamedTuple):
-    """A fleet for compiled functions of JAX.
-
-    Attributes:
-        handle: Where the fleet stands, an array. Every call takes the handle that the call before it returned, and
-            returns the next one: so the calls come in order.
-        reset: ``reset(handle, mask=None)`` resets all environments, or those of the mask, and returns the next handle
-            and ``(observations, infos)``. The environments' generators run on.
-        step: ``step(handle, actions)`` steps all environments and returns the next handle and ``(observations,
-            rewards, terminated, truncated, infos)``. With SAME_STEP, infos hold ``final_obs``, the last observations of
-            the episodes that ended, zeros elsewhere, and the mask ``_final_obs``; nothing else.
-    """
-
-    handle: Any
-    reset: Callable[..., tuple[Any, tuple[Any, dict[str, Any]]]]
-    step: Callable[[Any, Any], tuple[Any, tuple[Any, Any, Any, Any, dict[str, Any]]]]
 
 
 def functions_of(fleet: _native.XlaFleet, spaces: FleetSpaces) -> XlaFunctions:
