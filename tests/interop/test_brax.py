@@ -13,6 +13,9 @@ from brax import envs as brax_envs
 from envfleet import make_vec
 from envfleet.device import JaxVectorEnv
 
+# Brax says that others maintain its successor; the message comes once per process, whichever test is first.
+pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
+
 N = 6
 STEPS = 40
 LIMIT = 12
