@@ -90,8 +90,8 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             }
         ),
         # A fall is seen soon after the actions that led to it: a small network and few transitions a batch suffice. Few
-        # random actions in the end, for one of them may be the fall. It is not safe: four of five seeds last for 498 steps
-        # or more, one for 127, with values above any return; smaller tau or learning rate and wider layers did not help.
+        # random actions in the end, for one of them may be the fall. It is not safe: four of five seeds last for 498
+        # steps or more, one for 127. A smaller tau or learning rate and wider layers left such seeds, too.
         ("CartPole-v1", "dqn"): MappingProxyType(
             {
                 "total_steps": 100_000,
