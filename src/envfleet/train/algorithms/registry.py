@@ -240,6 +240,7 @@ BEST_ALGO: Mapping[str, str] = MappingProxyType(
         "Pendulum-v1": "sac",
         "Swimmer-v5": "ppo",
         "Walker2d-v5": "ppo",
+        "gymnax:CartPole-v1": "ppo",
     }
 )
 """By environment: the algorithm to take where none is named, the one whose preset is the better one."""
