@@ -117,7 +117,7 @@ class Job:
             evaluation = outcome["evaluation"]
         rest = {name: outcome[name] for name in _OF_THE_RUN}
         kept = ("mean_return", "std_return", "interval_low", "interval_high", "min_return", "max_return")
-        within = outcome["steps"] <= self.study.most_steps
+        within = outcome["steps"] <= self.study.steps_allowed
         return SeedResult(
             seed=self.seed,
             passes=within and evaluation["mean_return"] >= self.study.bar,

@@ -75,7 +75,7 @@ class StudyResult:
         """Whether the seeds so far reach the bar: every one of them, or their interquartile mean."""
         if self.study.judged_by == "worst":
             return all(found.passes for found in self.seeds)
-        within = all(found.steps <= self.study.most_steps for found in self.seeds)
+        within = all(found.steps <= self.study.steps_allowed for found in self.seeds)
         return within and self.iqm >= self.study.bar
 
     @property

@@ -47,6 +47,11 @@ class Study:
         """Those it is run with unless told otherwise: SAC's runs of a million steps take hours, so three."""
         return SEEDS[:3] if self.algo == "sac" and self.most_steps >= _MANY_STEPS else SEEDS
 
+    @property
+    def steps_allowed(self) -> int:
+        """More steps than these do not count as reaching the bar."""
+        return self.most_steps
+
     def config(self, seed: int, backend: Backend, *, quick: bool = False) -> TrainConfig:
         """What `envfleet train` would take, with one seed and within the steps allowed."""
         found = preset(self.env_id, self.algo)
@@ -111,6 +116,11 @@ class PeerStudy(Study):
     def usual_seeds(self) -> tuple[int, ...]:
         """It is several times slower, so three."""
         return SEEDS[:3]
+
+    @property
+    def steps_allowed(self) -> int:
+        """It finishes a rollout that it has begun."""
+        return self.most_steps + self.num_envs * int(self.hyperparameters.get("n_steps", 1))
 
     def settings(self, *, quick: bool = False) -> dict[str, Any]:
         """All that decides what is learnt, as plain values."""

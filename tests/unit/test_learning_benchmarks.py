@@ -452,6 +452,10 @@ def test_more_steps_than_allowed_do_not_pass() -> None:
     }
     assert job.result_of({**outcome, "evaluation": evaluation}).passes
     assert not job.result_of({**outcome, "steps": CARTPOLE.most_steps + 1, "evaluation": evaluation}).passes
+    peer = dataclasses.replace(job, study=study_named("cartpole-ppo-sb3"))
+    # It finishes a rollout that it has begun, of 32 steps of 8 environments.
+    assert peer.result_of({**outcome, "steps": 100_096, "evaluation": evaluation}).passes
+    assert not peer.result_of({**outcome, "steps": 100_257, "evaluation": evaluation}).passes
     assert not job.result_of({**outcome, "evaluation": {**evaluation, "mean_return": 499.9}}).passes
 
 

@@ -40,6 +40,7 @@ def test_an_environment_without_a_preset_has_the_defaults(algo: str) -> None:
         ("LunarLander-v3", "a2c", 0.01),
         ("LunarLander-v3", "ppo", 0.01),
         ("LunarLanderContinuous-v3", "sac", 0.1),
+        ("LunarLanderContinuous-v3", "ppo", 0.01),
         ("CartPole-v1", "a2c", 0.01),
         ("CartPole-v1", "ppo", 0.01),
         ("Pendulum-v1", "sac", 1.0),
