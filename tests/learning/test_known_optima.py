@@ -97,6 +97,10 @@ OF_CRITICS = {name: config for name, config in OFF_POLICY.items() if not isinsta
 """Those of SAC and TD3, whose critics are asked about any action."""
 
 
+LONGER = {"ppo for gymnax:CartPole-v1": 600_000, "ppo for ALE/Pong-v5": 600_000}
+"""Steps where the usual ones are too few: few rollouts of thousands of copies, or small learning rates."""
+
+
 def actions_of(config: TrainConfig, steps: int, run: Path, **changes: Any) -> list[float]:
     """What is played in the two states, from -1 to 1, after so many steps."""
     changed = dataclasses.replace(config, env_id=TWO_PHASES, backend="sync", total_steps=steps, **changes)
@@ -108,7 +112,8 @@ def actions_of(config: TrainConfig, steps: int, run: Path, **changes: Any) -> li
 
 def is_long(given: dict[str, Any]) -> bool:
     """A2C takes one step of its actor a rollout: where it has far to go, that takes many of them."""
-    return bool(given["seed"] > 0 or (ON_POLICY[given["name"]].algo == "a2c" and not given["discrete"]))
+    far = ON_POLICY[given["name"]].algo == "a2c" or given["name"] in LONGER
+    return bool(given["seed"] > 0 or (far and not given["discrete"]))
 
 
 @left_to_test_all(is_long)
@@ -118,7 +123,7 @@ def is_long(given: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", ON_POLICY)
 def test_two_phases_on_policy(name: str, discrete: bool, seed: int, tmp_path: Path) -> None:
     config = ON_POLICY[name]
-    steps = {"a2c": 120_000 if discrete else 600_000, "ppo": 30_000}[config.algo]
+    steps = LONGER.get(name, {"a2c": 120_000 if discrete else 600_000, "ppo": 30_000}[config.algo])
     first, second = actions_of(config, steps, tmp_path / "run", seed=seed, env_kwargs={"discrete": discrete})
     assert first > 0.6
     assert second < -0.6
@@ -150,14 +155,14 @@ def seen_and_done(config: TrainConfig, steps: int, run: Path, kind: str, seed: i
     return seen, agent.act(seen)
 
 
-@left_to_test_all(lambda given: given["seed"] > 0 or ON_POLICY[given["name"]].algo == "a2c")
+@left_to_test_all(lambda given: given["seed"] > 0 or ON_POLICY[given["name"]].algo == "a2c" or given["name"] in LONGER)
 @pytest.mark.timeout(600)
 @SEEDS
 @pytest.mark.parametrize("name", ON_POLICY)
 def test_what_is_seen_is_done(name: str, seed: int, tmp_path: Path) -> None:
     """One of four actions is right, and the observation says which: at least 97 % are right in the end."""
     config = ON_POLICY[name]
-    steps = {"a2c": 250_000, "ppo": 30_000}[config.algo]
+    steps = LONGER.get(name, {"a2c": 250_000, "ppo": 30_000}[config.algo])
     seen, done = seen_and_done(config, steps, tmp_path / "run", "Discrete", seed)
     assert np.mean(seen == done) > 0.97
 
