@@ -201,8 +201,8 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             }
         ),
         # Pictures of 84 x 84 in stacks of four come from the compiled games alone. They are bytes, a point counts 1:
-        # nothing to normalise. A convolutional network takes small steps, as everywhere in the field. Nobody has trained
-        # it to its end here: that takes a day of two cores.
+        # nothing to normalise. A convolutional network takes small steps, as everywhere in the field. It was not yet
+        # trained to its end: that takes hours.
         ("ALE/Pong-v5", "ppo"): MappingProxyType(
             {
                 "backend": "native",
