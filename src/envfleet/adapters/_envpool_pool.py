@@ -194,8 +194,11 @@ class EnvPool(ABC):
         return np.stack(self.fleet.call("render", indices=asked))
 
     def xla(self) -> Any:
-        """Refused: a fleet has no XLA interface."""
-        raise NotImplementedError("A fleet of envfleet has no XLA interface: call step, or send and recv.")
+        """Refused: compiled fleets have one of their own, with other functions."""
+        raise NotImplementedError(
+            "This pool has no XLA interface like EnvPool's: call step, or send and recv. Compiled environments have "
+            "one of envfleet's own: handle, reset, step = envfleet.make_vec(id, n, backend='native').xla()."
+        )
 
     def close(self, **_: Any) -> None:
         """Closes the fleet."""
