@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from envfleet.train.algorithms.registry import config_from_dict, preset
+from envfleet.train.algorithms.presets import preset
+from envfleet.train.algorithms.registry import config_from_dict
 from envfleet.train.config import A2CConfig, OffPolicyConfig, PPOConfig, TrainConfig, config_to_dict
 
 EPISODES = 100

@@ -35,7 +35,8 @@ from envfleet.train import (
 from envfleet.train.algorithms import sac, td3
 from envfleet.train.algorithms.learner import Task, layout_of
 from envfleet.train.algorithms.off_policy import make_twin_critic
-from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS
+from envfleet.train.algorithms.presets import PRESETS
+from envfleet.train.algorithms.registry import ALGORITHMS
 from envfleet.train.algorithms.sac import SAC
 from envfleet.train.algorithms.td3 import TD3
 from envfleet.train.folders.weights import load_module, load_tensors

@@ -20,7 +20,8 @@ from defaults import environments, report, run
 from defaults.results import Outcome, ResultFile
 from defaults.trials import CASES, SEEDS, Case
 
-from envfleet.train.algorithms.registry import PRESETS, config_class
+from envfleet.train.algorithms.presets import PRESETS
+from envfleet.train.algorithms.registry import config_class
 
 GRID = Case(environments.GRID_ID, "ppo", 2_560, "sync")
 

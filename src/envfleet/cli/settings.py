@@ -19,7 +19,8 @@ from envfleet import backends
 from envfleet.cli.environment import ENV_HELP
 from envfleet.cli.errors import UsageError
 from envfleet.cli.parsing import EnvKwargs, parse
-from envfleet.train.algorithms.registry import ALGORITHMS, BEST_ALGO, PRESETS, best_algo, preset
+from envfleet.train.algorithms.presets import BEST_ALGO, PRESETS, best_algo, preset
+from envfleet.train.algorithms.registry import ALGORITHMS
 from envfleet.train.config import TrainConfig
 from envfleet.train.plain_settings import field_types
 from envfleet.train.running.loggers.registry import check_loggers

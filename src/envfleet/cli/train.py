@@ -16,7 +16,7 @@ from envfleet.cli.parsing import parse_known
 from envfleet.cli.permission import Permission
 from envfleet.cli.runs import chosen_run
 from envfleet.cli.settings import Request, RunOptions, given_algo, parse_request
-from envfleet.train.algorithms.registry import BEST_ALGO, preset_changes
+from envfleet.train.algorithms.presets import BEST_ALGO, preset_changes
 from envfleet.train.config import TrainConfig
 from envfleet.train.folders.finding import find_seeds
 from envfleet.train.folders.trust import modules_named

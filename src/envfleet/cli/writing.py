@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envfleet.scenarios import format_randomize
-from envfleet.train.algorithms.registry import preset
+from envfleet.train.algorithms.presets import preset
 from envfleet.train.config import TrainConfig
 
 

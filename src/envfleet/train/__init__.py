@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     )
     from envfleet.train.algorithms.memory import MemoryLearner, Sequences
     from envfleet.train.algorithms.off_policy import CompiledUpdates, OffPolicyLearner, SlowCopy
-    from envfleet.train.algorithms.registry import preset, register_algorithm
+    from envfleet.train.algorithms.presets import preset
+    from envfleet.train.algorithms.registry import register_algorithm
     from envfleet.train.algorithms.replay import ReplayBuffer, Transitions
     from envfleet.train.algorithms.returns import gae
     from envfleet.train.collecting import Episode, EpisodeTracker, Position, Rollout, begin, collect
@@ -206,7 +207,7 @@ _MODULES = {
     "plot_importance": "envfleet.train.sweeping.importance",
     "plot_runs": "envfleet.train.judging.plots",
     "plot_scenarios": "envfleet.train.judging.plots",
-    "preset": "envfleet.train.algorithms.registry",
+    "preset": "envfleet.train.algorithms.presets",
     "read_metrics": "envfleet.train.running.metrics",
     "read_sweep": "envfleet.train.sweeping.results",
     "register_algorithm": "envfleet.train.algorithms.registry",

@@ -12,7 +12,8 @@ from envfleet import choice, normal, uniform
 from envfleet.cli.settings import RunOptions, parse_request
 from envfleet.scenarios import PRESETS as RANDOMIZE_PRESETS
 from envfleet.train import PPOConfig, SACConfig
-from envfleet.train.algorithms.registry import ALGORITHMS, BEST_ALGO, PRESETS, best_algo, config_class, preset
+from envfleet.train.algorithms.presets import BEST_ALGO, PRESETS, best_algo, preset
+from envfleet.train.algorithms.registry import ALGORITHMS, config_class
 
 
 @pytest.mark.parametrize("algo", list(ALGORITHMS))

@@ -13,7 +13,7 @@ from envfleet import choice, normal
 from envfleet.cli.settings import parse_request
 from envfleet.cli.writing import train_arguments
 from envfleet.train import A2CConfig, PPOConfig, SACConfig, TrainConfig, read_metrics, read_sweep
-from envfleet.train.algorithms.registry import preset
+from envfleet.train.algorithms.presets import preset
 
 SMALL = [*TINY, "--total-steps", "96", "--eval-episodes", "1", "--loggers"]
 

@@ -25,7 +25,7 @@ from command_line import TINY, Run, flat
 from unseen_env import Unseen
 
 from envfleet.train import load_agent
-from envfleet.train.algorithms.registry import preset_changes
+from envfleet.train.algorithms.presets import preset_changes
 from envfleet.train.running.reporting import TrainingResult, program, resume_command
 from envfleet.train.running.run import RunContext, begin_run
 

@@ -6,7 +6,8 @@ import pytest
 
 from envfleet._single import spec_of
 from envfleet.device.families import FAMILIES
-from envfleet.train.algorithms.registry import ALGORITHMS, PRESETS, config_class, preset, preset_changes
+from envfleet.train.algorithms.presets import PRESETS, preset, preset_changes
+from envfleet.train.algorithms.registry import ALGORITHMS, config_class
 
 
 @pytest.mark.parametrize(("env_id", "algo"), PRESETS)
