@@ -94,6 +94,10 @@ STUDIES = (
     Study("bipedalwalker-ppo", "BipedalWalker-v3", "ppo", 300.0, 5_000_000),
     Study("halfcheetah-ppo", "HalfCheetah-v5", "ppo", 5_800.0, 1_000_000, "iqm"),
     Study("halfcheetah-sac", "HalfCheetah-v5", "sac", 10_000.0, 1_000_000, "iqm"),
+    Study("ant-sac", "Ant-v5", "sac", 4_616.0, 1_000_000, "iqm"),
+    Study("humanoid-sac", "Humanoid-v5", "sac", 6_232.0, 1_000_000, "iqm"),
+    Study("hopper-sac", "Hopper-v5", "sac", 3_300.0, 1_000_000, "iqm"),
+    Study("swimmer-ppo", "Swimmer-v5", "ppo", 282.0, 1_000_000, "iqm"),
     Study("hopper-ppo", "Hopper-v5", "ppo", 3_300.0, 1_000_000, "iqm"),
     Study("walker2d-ppo", "Walker2d-v5", "ppo", 4_000.0, 1_000_000, "iqm"),
 )
