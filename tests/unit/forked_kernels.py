@@ -13,7 +13,7 @@ from typing import Any, NoReturn, final
 from fork_server import ForkServer
 from scripts import warn_as_usual
 
-IMPORTED = ("ipykernel.kernelapp", "matplotlib_inline.backend_inline", "envfleet.train.running.run")
+IMPORTED = ("ipykernel.kernelapp", "envfleet.train.running.run")
 MODULE = "ipykernel_launcher"
 
 
@@ -91,11 +91,10 @@ def _be_a_kernel(channel: Connection) -> NoReturn:
         os.environ.update(environment)
         os.chdir(folder)
         warn_as_usual()
-        import matplotlib as mpl
         from ipykernel.kernelapp import launch_new_instance
 
-        mpl.use("module://matplotlib_inline.backend_inline")  # which is read where it is imported
-        sys.argv = [MODULE, *arguments]
+        # What a kernel asks of matplotlib by an environment variable, which has been read if that is imported.
+        sys.argv = [MODULE, *arguments, "--matplotlib=inline"]
         launch_new_instance()
         code = 0
     finally:
