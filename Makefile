@@ -42,13 +42,26 @@ help:
 	@echo "make pyright         another type checker, on a user's program"
 	@echo "make format          lay the code out"
 
-# torch first and pinned: any other package that asks for it would take the newest, with its CUDA libraries.
+# What the compilation needs.
 $(VENV)/.created: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
-	$(INSTALL) torch -c constraints.txt
 	$(INSTALL) "scikit-build-core>=0.10" "nanobind>=2.2" "numpy>=2.0" ninja cmake
 	@touch $@
+
+# torch before all others and pinned: any package that asks for it would take the newest, with its CUDA libraries.
+$(VENV)/.torch: $(VENV)/.created
+	$(INSTALL) torch -c constraints.txt
+	@touch $@
+
+# Compiled while torch is downloaded: pip, which builds once more, finds all of it in the build folder.
+$(VENV)/.compiled: $(VENV)/.created $(CORE_SOURCES)
+	@mkdir -p build
+	$(BIN)/python -c "from scikit_build_core.build import build_editable; build_editable('build/ahead')" \
+	  > build/ahead.log 2>&1 || { cat build/ahead.log; exit 1; }
+	@touch $@
+
+BESIDE_EACH_OTHER := $(VENV)/.torch $(VENV)/.compiled
 
 # Editable: Python sources are used where they lie; only a change of the C++ core builds again.
 $(MODULES): $(VENV)/.created
@@ -56,10 +69,12 @@ $(MODULES): $(VENV)/.created
 	@touch $@
 
 $(VENV)/.trainable: $(VENV)/.created $(CORE_SOURCES) $(MODULES)
+	@$(MAKE) --no-print-directory --jobs 2 $(BESIDE_EACH_OTHER)
 	$(INSTALL) --no-build-isolation --editable ".[train]" "gymnasium[box2d]>=1.4" -c constraints.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.created $(CORE_SOURCES) $(MODULES)
+	@$(MAKE) --no-print-directory --jobs 2 $(BESIDE_EACH_OTHER)
 	$(INSTALL) --no-build-isolation --editable ".[dev]" -c constraints.txt
 	@touch $@ $(VENV)/.trainable
 
@@ -71,7 +86,7 @@ train: $(VENV)/.trainable
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES)
 
 # A second type checker, on a program as users write it; it brings Node.js.

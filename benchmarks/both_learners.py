@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.pages import with_section
+from harness.publishing import publish
 from harness.report import table
 from learning.aggregates import stratified_interval
 from learning.jobs import machine_with_torch
@@ -53,8 +53,7 @@ def main() -> None:
     if options.publish:
         settings = {study: study_named(study).settings() for study in STUDIES}
         plain = {"machine": asdict(machine_with_torch()), "settings": settings, "episodes": EPISODES, "torch": returns}
-        PUBLISHED.write_text(json.dumps(plain, indent=1) + "\n")
-        PAGE.write_text(with_section(PAGE.read_text(), SECTION, text))
+        publish(plain, PUBLISHED, {SECTION: text}, PAGE)
 
 
 def by_torch(study: str, seed: int) -> float:

@@ -16,7 +16,6 @@ import os
 import statistics
 import subprocess
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from harness.cases import ratio_of
 from harness.contestant import NOT_INHERITED
 from harness.installation import InstallationError, interop_python, jax_peers
 from harness.machine import this_machine
-from harness.pages import with_section
-from harness.report import machine_text, table
+from harness.publishing import Conditions, publish
+from harness.report import table
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE / "results" / "device.json"
@@ -59,20 +58,16 @@ def main() -> None:
         (part,) = options.parts
         print(json.dumps(device_cases.result_of(part, options.rounds)))
         return
-    machine, load = this_machine(), os.getloadavg()
-    print(machine_text(machine, load), flush=True)
+    here = Conditions.announced(this_machine())
     parts = {part: elsewhere(part, options.rounds) for part in options.parts or PARTS}
     for part in parts.values():
-        part |= {"machine": asdict(machine), "load": load, "rounds": options.rounds}
-    where = f"{machine.usable_cores} cores ({machine.processor})"
-    for text in sections_of(parts, where, options.rounds).values():
+        part |= {**here.as_json(), "rounds": options.rounds}
+    for text in sections_of(parts, here.cores, options.rounds).values():
         print(f"\n{text}")
     if options.publish:
         before = json.loads(PUBLISHED.read_text())["parts"] if PUBLISHED.exists() else {}
-        plain = {"parts": {**before, **parts}}
-        PUBLISHED.write_text(json.dumps(plain, indent=2) + "\n")
-        for name, text in sections_of(plain["parts"], where, options.rounds).items():
-            PAGE.write_text(with_section(PAGE.read_text(), name, text))
+        every = {**before, **parts}
+        publish({"parts": every}, PUBLISHED, sections_of(every, here.cores, options.rounds), PAGE)
 
 
 def elsewhere(part: str, rounds: int) -> dict[str, Any]:

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from harness.pages import with_section
-from harness.report import machine_text, table
+from harness.publishing import Conditions, publish
+from harness.report import table
 from learning.jobs import machine_with_torch
 
 from envfleet import make_vec
@@ -44,16 +41,14 @@ def main() -> None:
     parser.add_argument("--publish", action="store_true", help="write benchmarks/results and docs/learner.md")
     options = parser.parse_args()
     torch.set_num_threads(1)  # as in training
-    here, load = machine_with_torch(), os.getloadavg()
-    print(machine_text(here, load), flush=True)
+    here = Conditions.announced(machine_with_torch())
     seconds = measured(options.episodes, options.turns)
-    cores = f"{here.usable_cores} cores ({here.processor})"
-    text = f"{text_of(seconds, options.episodes)}\n\n{SOURCE} on {cores}: medians of {options.turns} interleaved turns."
+    source = f"{SOURCE} on {here.cores}: medians of {options.turns} interleaved turns."
+    text = f"{text_of(seconds, options.episodes)}\n\n{source}"
     print(f"\n{text}")
     if options.publish:
-        plain = {"machine": asdict(here), "load": load, "episodes": options.episodes, "seconds": seconds}
-        PUBLISHED.write_text(json.dumps(plain, indent=2) + "\n")
-        PAGE.write_text(with_section(PAGE.read_text(), SECTION, text))
+        result = {**here.as_json(), "episodes": options.episodes, "seconds": seconds}
+        publish(result, PUBLISHED, {SECTION: text}, PAGE)
 
 
 def measured(episodes: int, turns: int) -> dict[str, list[float]]:

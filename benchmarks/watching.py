@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -21,13 +20,12 @@ import tempfile
 import threading
 import time
 import urllib.request
-from dataclasses import asdict
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 
-from harness.pages import with_section
-from harness.report import machine_text, table
+from harness.publishing import Conditions, publish
+from harness.report import table
 from learning.jobs import machine_with_torch
 
 from envfleet.cli import main as envfleet_main
@@ -51,16 +49,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.one is not None:
         sys.exit(timed_training(options.one))
-    here, load = machine_with_torch(), os.getloadavg()
-    print(machine_text(here, load), flush=True)
+    here = Conditions.announced(machine_with_torch())
     runs = measured(options.steps, options.turns)
-    cores = f"{here.usable_cores} cores ({here.processor})"
-    text = f"{text_of(runs)}\n\n{SOURCE} on {cores}: medians of {options.turns} turns, PPO with its preset."
+    text = f"{text_of(runs)}\n\n{SOURCE} on {here.cores}: medians of {options.turns} turns, PPO with its preset."
     print(f"\n{text}")
     if options.publish:
-        plain = {"machine": asdict(here), "load": load, "steps": options.steps, "runs": runs}
-        PUBLISHED.write_text(json.dumps(plain, indent=1) + "\n")
-        PAGE.write_text(with_section(PAGE.read_text(), SECTION, text))
+        publish({**here.as_json(), "steps": options.steps, "runs": runs}, PUBLISHED, {SECTION: text}, PAGE)
 
 
 def measured(steps: int, turns: int) -> dict[str, list[dict[str, float]]]:

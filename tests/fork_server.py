@@ -32,7 +32,8 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stdout.flush()
         sys.stderr.flush()
-        if os.fork() == 0:
+        self._pid = os.fork()
+        if self._pid == 0:
             self._socket.close()
             _serve(theirs, modules, run)
         theirs.close()
@@ -49,6 +50,11 @@ class ForkServer:
         self._socket.send(PID.pack(pid))
         code, seconds = ENDED.unpack(self._socket.recv(ENDED.size))
         return int(code), float(seconds)
+
+    def close(self) -> None:
+        """Ends the server, but no child."""
+        self._socket.close()
+        os.waitpid(self._pid, 0)
 
 
 def _serve(requests: socket.socket, modules: Sequence[str], run: Callable[[Connection], None]) -> NoReturn:

@@ -11,7 +11,7 @@ import pytest
 import small_ray
 from native_gate import Gate
 from own_environments import LIBRARIES, build
-from process_fleets import still_running
+from processes import still_running
 from selection import left_to_test_all
 
 # Python's own helpers: they serve the whole life of this process and end with it.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from processes import still_running
 
 from envfleet.errors import WorkerDiedError
 from envfleet.testing.envs import EnvFn, trouble_fns
@@ -60,21 +59,3 @@ def assert_gone(pids: Iterable[int]) -> None:
     """Assert that these processes end soon; one that only waits to be reaped has ended."""
     running = still_running(pids, SOON)
     assert not running, f"still running: {running}"
-
-
-def still_running(pids: Iterable[int], timeout: float) -> list[int]:
-    """Wait until the processes have ended and return those that have not in time."""
-    deadline = time.monotonic() + timeout
-    return [pid for pid in pids if not _ends_before(pid, deadline)]
-
-
-def _ends_before(pid: int, deadline: float) -> bool:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        left = max(0.0, deadline - time.monotonic())
-        return bool(select.select([descriptor], [], [], left)[0])
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,9 @@
 """The one contract, over every backend.
 
 Sync and two forked workers run all of it. How environments are shared out or how workers start cannot change most of
-the rules, so the other variants run the topics in which it could, and the rest in `make test-all`. Start methods, slow
-to start, are also covered by test_process_trajectories.py and its neighbours.
+the rules, so the other variants run the topics in which it could, and the rest in `make test-all`. Start methods are
+slow: test_process_trajectories.py and its neighbours run what depends on them, tests/faults/test_raise.py what goes
+wrong in spawned workers.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ class TestNoSharedMemoryInTheRest(NoSharedMemory, AutoresetContract, SeedingCont
     """What data goes through."""
 
 
+@left_to_test_all()
 class TestSpawn(FailuresContract):
     def make(self, env_fns: Sequence[EnvFn], **kwargs: Any) -> AsyncVectorEnv:
         return AsyncVectorEnv(env_fns, context="spawn", num_workers=2, **kwargs)

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from process_fleets import EVERY_START_METHOD, NUM_ENVS, SOON, assert_gone, process_fleet, still_running, within
+from process_fleets import EVERY_START_METHOD, NUM_ENVS, SOON, assert_gone, process_fleet, within
+from processes import still_running
 
 from envfleet.testing.envs import CounterEnv, endless_fns, trouble_fns
 from envfleet.testing.timeouts import make_fifo

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import select
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -127,23 +125,6 @@ def soon(seconds: float = SOON) -> Iterator[None]:
     start = time.monotonic()
     yield
     assert time.monotonic() - start < seconds
-
-
-def still_running(pids: Iterable[int], timeout: float) -> list[int]:
-    """Wait until the processes have ended and return those that have not in time."""
-    deadline = time.monotonic() + timeout
-    return [pid for pid in pids if not _ends_before(pid, deadline)]
-
-
-def _ends_before(pid: int, deadline: float) -> bool:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0])
-    finally:
-        os.close(descriptor)
 
 
 def wait_until_its_pipe_is_full(pid: int) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fleets import STEP_TIMEOUT, make, soon, still_running, zeros
+from fleets import STEP_TIMEOUT, make, soon, zeros
+from processes import still_running
 from soaking.faulty import Fault
 
 from envfleet.errors import ClosedEnvironmentError, WorkerError, WorkerStuckError

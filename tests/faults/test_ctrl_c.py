@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from fleets import BENCHMARKS, still_running
+from fleets import BENCHMARKS
+from processes import still_running
 
 from envfleet.testing.timeouts import make_fifo
 

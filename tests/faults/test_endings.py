@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from fleets import BENCHMARKS, SOON, ClosingEnv, fleet, make, soon, still_running, zeros
+from fleets import BENCHMARKS, SOON, ClosingEnv, fleet, make, soon, zeros
+from processes import still_running
 from soaking.faulty import Fault, FaultyEnv, Habits, faulty_fns
 
 from envfleet.errors import ClosedEnvironmentError, EnvRaisedError, WorkerError

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import SOON, Oracle, still_running
+from fleets import SOON, Oracle
+from processes import still_running
 from soaking.faulty import FaultyEnv, Habits
 
 from envfleet import AsyncVectorEnv

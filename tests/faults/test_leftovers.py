@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import soon, still_running
+from fleets import soon
+from processes import still_running
 from soaking.faulty import FaultyEnv, Habits, faulty_fns
 
 from envfleet import AsyncVectorEnv

@@ -11,8 +11,9 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 import pytest
-from fleets import Oracle, still_running
+from fleets import Oracle
 from pooled import PooledEnv, compute, end_pool
+from processes import still_running
 from soaking.faulty import Fault, FaultyEnv, Habits
 
 from envfleet import AsyncVectorEnv

@@ -66,7 +66,7 @@ def _run_and_exit(path: Path, arguments: Sequence[str], folder: Path) -> NoRetur
     code = 1
     sys.stdout, sys.stderr = open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115  as long as the process
     try:
-        _warn_as_usual()
+        warn_as_usual()
         os.chdir(folder)
         sys.argv, sys.path[0:0] = [str(path), *arguments], [str(path.parent)]
         runpy.run_path(str(path), run_name="__main__")
@@ -82,7 +82,7 @@ def _run_and_exit(path: Path, arguments: Sequence[str], folder: Path) -> NoRetur
         os._exit(code)
 
 
-def _warn_as_usual() -> None:
+def warn_as_usual() -> None:
     """Python's own filters, and warnings on stderr: pytest has others."""
     warnings.resetwarnings()
     for category in (ResourceWarning, ImportWarning, PendingDeprecationWarning, DeprecationWarning):

@@ -44,7 +44,9 @@ from harness import (  # noqa: E402
 from harness.adapters import bare, gymnasium_fleets, loops  # noqa: E402
 from harness.environments import BUSY, BusyEnv, DictImageEnv, MegabyteEnv  # noqa: E402
 from harness.fleet import FirstReadyFleet, Fleet, NextStepFleet  # noqa: E402
+from harness.machine import this_machine  # noqa: E402
 from harness.pages import section_of, with_section  # noqa: E402
+from harness.publishing import Conditions, publish  # noqa: E402
 from harness.workloads import HEADLINE, WORKLOADS, Workload, batched_actions  # noqa: E402
 
 PROCESS, CALLER = engines.ENVFLEET_PROCESS, engines.ENVFLEET_CALLER
@@ -639,3 +641,21 @@ def test_loops_on_every_core_count_their_steps_and_end() -> None:
     assert steps > 5
     fleet.close()
     assert not multiprocessing.active_children()
+
+
+# --- what is published ---------------------------------------------------------------------------------------
+
+
+def test_a_result_is_kept_with_its_conditions_and_shown_on_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Conditions.announced(this_machine())
+    assert f"load {here.load[0]:.2f}" in capsys.readouterr().out
+    assert here.cores.startswith(f"{here.machine.usable_cores} cores (")
+    page, kept = tmp_path / "page.md", tmp_path / "kept.json"
+    page.write_text("before\n<!-- some: begin -->\nold\n<!-- some: end -->\nafter\n")
+    publish({**here.as_json(), "seconds": 1.5}, kept, {"some": "new"}, page)
+    assert page.read_text() == "before\n<!-- some: begin -->\nnew\n<!-- some: end -->\nafter\n"
+    found = json.loads(kept.read_text())
+    assert set(found) == {"machine", "load", "seconds"}
+    assert found["load"] == list(here.load)

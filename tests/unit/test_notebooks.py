@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selection import left_to_test_all
+from forked_kernels import ForkedKernels
+from selection import ALL_TESTS, left_to_test_all
 
 pytest.importorskip("nbclient")
 
@@ -63,12 +65,24 @@ LONG = {"showcasing", "your_environment"}
 """They take the longest, and train, evaluate and film as docs/own_environment.md does."""
 
 
+@pytest.fixture(scope="module")
+def kernels() -> Iterator[ForkedKernels]:
+    """Most of the time of a notebook is that of importing torch, which is done once for all of them."""
+    made = ForkedKernels()
+    yield made
+    made.close()
+
+
 @left_to_test_all(lambda given: given["page"].stem in LONG)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", RUN)
-def test_a_notebook_runs(page: Path, notebooks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its page, anew, in an empty folder."""
+def test_a_notebook_runs(
+    page: Path, notebooks: Any, kernels: ForkedKernels, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """From its page, anew, in an empty folder. `make test-all` starts each kernel as jupyter_client does."""
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    if ALL_TESTS not in os.environ and request.node.get_closest_marker("ray") is None:
+        monkeypatch.setattr("jupyter_client.provisioning.local_provisioner.launch_kernel", kernels.launch)
     notebook = notebooks.made(notebooks.cells_of(page.read_text()), page.stem)
     notebooks.run(notebook)
     check_outputs([output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs])

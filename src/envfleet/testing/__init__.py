@@ -21,9 +21,10 @@ should neither need nor pay for pytest.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from envfleet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from envfleet.testing.actions import ActionsContract
@@ -98,14 +99,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 
 # pytest explains failed asserts in test files only; in an installed package it has to be asked, before the modules

@@ -11,10 +11,9 @@ only reads settings (`envfleet.train.config`) would rather not spend.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from envfleet._optional import needs
+from envfleet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from envfleet.scenarios import Sweep, parse_randomize, parse_sweep
@@ -225,15 +224,4 @@ _MODULES = {
 
 
 if not TYPE_CHECKING:  # which would take every name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        with needs("train"):
-            value = getattr(importlib.import_module(_MODULES[name]), name)
-        globals()[name] = value  # so that it is simply there the next time
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, extra="train")
