@@ -86,7 +86,7 @@ test: check
 test-all: check
 	ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest --side-by-side --durations 10 --cpu-seconds 10
 
-# The site loads nothing from elsewhere, and whatever is not as it should be ends the build: mkdocs.yml, website/README.md.
+# The site loads nothing from elsewhere, and whatever is not as it should be ends the build: mkdocs.yml, docs/site.md.
 $(VENV)/.documentable: $(VENV)/.installed
 	$(INSTALL) --no-build-isolation --editable ".[docs]" -c constraints.txt
 	@touch $@
