@@ -189,7 +189,7 @@ aarch64: setup
 	  "numpy==$$($(BIN)/python -c 'import numpy; print(numpy.__version__)')"
 	$(BIN)/python -m zipfile -e $(AARCH64)/numpy-*aarch64.whl $(AARCH64)/numpy
 	set -e; for name in $(CPP_TESTS); do \
-	  aarch64-linux-gnu-g++ -std=c++20 -O1 -Wall -Wextra -Werror -ffp-contract=off -Icpp -isystem $(AARCH64_NUMPY) -pthread \
+	  aarch64-linux-gnu-g++ -std=c++20 -O1 -Wall -Wextra -Werror -Wno-psabi -ffp-contract=off -Icpp -isystem $(AARCH64_NUMPY) -pthread \
 	    -static cpp/tests/$$name.cpp $(AARCH64)/numpy/numpy/random/lib/libnpyrandom.a -o $(AARCH64)/$$name; \
 	  timeout 300 qemu-aarch64 $(AARCH64)/$$name; echo "$$name: passes on aarch64"; \
 	done

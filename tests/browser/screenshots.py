@@ -28,6 +28,7 @@ SITE_PAGES = {
 }
 
 ENVFLEET = [sys.executable, "-m", "envfleet"]
+FLEET = 12
 LANDER = ["train", "LunarLander-v3", "--eval-episodes", "30"]
 
 
@@ -62,14 +63,24 @@ def photograph_runs(browser: Browser) -> None:
         report = Path(folder) / "report.html"
         run(["report", str(runs / "a2c"), str(runs / "ppo"), "--output", str(report)])
         photograph(browser, report.as_uri(), "report", wait=2000)
-        watched = [*LANDER, "--algo", "ppo", "--total-steps", "2e6", "--num-envs", "12", "--randomize", "lunar-lander"]
+        watched = [*LANDER, "--algo", "ppo", "--total-steps", "2e7", "--num-envs", str(FLEET)]
+        watched += ["--randomize", "lunar-lander"]
         command = [*ENVFLEET, *watched, "--run-dir", str(runs / "live"), "--watch", "--no-showcase"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             address = next(line.split()[-1] for line in process.stdout if "live page: " in line)
-            photograph(browser, address, "watch", wait=30_000)
+            wait_for_pictures(browser, address)
+            photograph(browser, address, "watch", wait=5_000)
             process.terminate()
             process.stdout.read()
+
+
+def wait_for_pictures(browser: Browser, address: str) -> None:
+    """Watch until every environment of the fleet has been drawn once, two minutes at most."""
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_function(f"document.querySelectorAll('.tile img').length === {FLEET}", timeout=120_000)
+    page.close()
 
 
 def run(arguments: list[str]) -> None:
