@@ -101,7 +101,7 @@ test: check
 test-all: check
 	ENVFLEET_ALL_TESTS=1 $(BIN)/python -m pytest --side-by-side --durations 10 --cpu-seconds 10
 
-# The site loads nothing from elsewhere, and whatever is not as it should be ends the build: mkdocs.yml, website/README.md.
+# The site loads nothing from elsewhere, and whatever is not as it should be ends the build: mkdocs.yml, docs/site.md.
 $(VENV)/.documentable: $(VENV)/.installed
 	$(INSTALL) --no-build-isolation --editable ".[docs]" -c constraints.txt
 	@touch $@
@@ -204,7 +204,7 @@ aarch64: setup
 	  "numpy==$$($(BIN)/python -c 'import numpy; print(numpy.__version__)')"
 	$(BIN)/python -m zipfile -e $(AARCH64)/numpy-*aarch64.whl $(AARCH64)/numpy
 	set -e; for name in $(CPP_TESTS); do \
-	  aarch64-linux-gnu-g++ -std=c++20 -O1 -Wall -Wextra -Werror -ffp-contract=off -Icpp -isystem $(AARCH64_NUMPY) -pthread \
+	  aarch64-linux-gnu-g++ -std=c++20 -O1 -Wall -Wextra -Werror -Wno-psabi -ffp-contract=off -Icpp -isystem $(AARCH64_NUMPY) -pthread \
 	    -static cpp/tests/$$name.cpp $(AARCH64)/numpy/numpy/random/lib/libnpyrandom.a -o $(AARCH64)/$$name; \
 	  timeout 300 qemu-aarch64 $(AARCH64)/$$name; echo "$$name: passes on aarch64"; \
 	done

@@ -10,7 +10,8 @@ Three things alone would bind our wheels to glibc 2.35, and none is needed:
 - libgcc, linked in, calls a function of glibc 2.35 to find handlers of exceptions. So it is not linked in: every system
   has libgcc_s.
 
-What remains is what exp, log and pow ask for: glibc 2.29.
+What remains is what exp, log and pow ask for, glibc 2.29, and a lock that is waited for with a limit, glibc 2.30. The
+oldest tag that allows it is manylinux_2_31.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from building import run
 FIRST = {"x86_64": "GLIBC_2.2.5", "aarch64": "GLIBC_2.17"}
 THREADS = ("__pthread_key_create", "pthread_create", "pthread_detach", "pthread_join", "pthread_once")
 NAMES = {"x86_64": "GLIBC_2.12", "aarch64": "GLIBC_2.17"}
+CLOCKS = "GLIBC_2.30"
 
 SINGLE_THREADED = '__attribute__((visibility("hidden"))) char __libc_single_threaded = 0;\n'
 
@@ -40,6 +42,7 @@ def linker_flags(machine: str, compiler: str, folder: Path) -> str:
     for name in THREADS:
         versions.setdefault(FIRST[machine], []).append(name)
     versions.setdefault(NAMES[machine], []).append("pthread_setname_np")
+    versions.setdefault(CLOCKS, []).append("pthread_mutex_clocklock")
     names = [name for group in versions.values() for name in group]
     source, script, library = folder / "threads.c", folder / "threads.map", folder / "libpthread.so.0"
     source.write_text("".join(f"void {name}(void) {{}}\n" for name in names))

@@ -1,6 +1,7 @@
 """Takes the pictures of the live page, the report and the site for the docs: `make screenshots`.
 
-`python tests/browser/screenshots.py site` takes those of the site alone, which `make site` has built.
+`python tests/browser/screenshots.py site` takes those of the site alone, which `make site` has built; `report` and
+`watch` are the others.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ SITE_PAGES = {
 }
 
 ENVFLEET = [sys.executable, "-m", "envfleet"]
+FLEET = 12
 LANDER = ["train", "LunarLander-v3", "--eval-episodes", "30"]
 
 
 def main() -> None:
-    """Photograph the site, then runs, unless only the site is asked for."""
+    """Photograph all, or what is asked for."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        photograph_site(browser)
-        if sys.argv[1:] != ["site"]:
-            photograph_runs(browser)
+        subjects = {"site": photograph_site, "report": photograph_report, "watch": photograph_watch}
+        for name in sys.argv[1:] or subjects:
+            subjects[name](browser)
         browser.close()
 
 
@@ -50,8 +52,8 @@ def photograph_site(browser: Browser) -> None:
         photograph_one(browser, address, "site", wait=1000, size=size, scheme=scheme, tallest=SIZES[size][1])
 
 
-def photograph_runs(browser: Browser) -> None:
-    """Train two small runs and one that is watched; photograph them in both sizes, light and dark."""
+def photograph_report(browser: Browser) -> None:
+    """Train some small runs; photograph their report."""
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         run(
@@ -62,14 +64,29 @@ def photograph_runs(browser: Browser) -> None:
         report = Path(folder) / "report.html"
         run(["report", str(runs / "a2c"), str(runs / "ppo"), "--output", str(report)])
         photograph(browser, report.as_uri(), "report", wait=2000)
-        watched = [*LANDER, "--algo", "ppo", "--total-steps", "2e6", "--num-envs", "12", "--randomize", "lunar-lander"]
-        command = [*ENVFLEET, *watched, "--run-dir", str(runs / "live"), "--watch", "--no-showcase"]
+
+
+def photograph_watch(browser: Browser) -> None:
+    """Train a run that is watched; photograph the live page once its whole fleet has been drawn."""
+    with tempfile.TemporaryDirectory() as folder:
+        watched = [*LANDER, "--algo", "ppo", "--total-steps", "2e7", "--num-envs", str(FLEET)]
+        watched += ["--randomize", "lunar-lander"]
+        command = [*ENVFLEET, *watched, "--run-dir", str(Path(folder) / "live"), "--watch", "--no-showcase"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             address = next(line.split()[-1] for line in process.stdout if "live page: " in line)
-            photograph(browser, address, "watch", wait=30_000)
+            wait_for_pictures(browser, address)
+            photograph(browser, address, "watch", wait=5_000)
             process.terminate()
             process.stdout.read()
+
+
+def wait_for_pictures(browser: Browser, address: str) -> None:
+    """Watch until every environment of the fleet has been drawn once, two minutes at most."""
+    page = browser.new_page()
+    page.goto(address)
+    page.locator(".tile img").nth(FLEET - 1).wait_for(timeout=120_000)
+    page.close()
 
 
 def run(arguments: list[str]) -> None:

@@ -34,6 +34,7 @@ QUESTIONS = [
     Question("How do I export a policy to ONNX?", "onnx", "export.html"),
     Question("What does this message mean?", "worker ended with exit code", "errors.html"),
     Question("And this one?", "several copies are needed", "errors.html"),
+    Question("And this rare one?", "buffer_size must be at least num_envs", "errors.html"),
     Question("Which settings does PPO have, and when do I change them?", "PPO settings", "ppo.html"),
     Question("How does GAE work?", "gae advantages", "tutorials/advantages.html"),
 ]

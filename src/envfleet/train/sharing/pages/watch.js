@@ -105,8 +105,12 @@
     if (active) body.querySelector(`tr[data-key="${CSS.escape(active)}"] input`)?.focus();
   }
 
+  function whole(value) {
+    return Math.round(value).toLocaleString("en");
+  }
+
   function written(value, place) {
-    return place === 0 ? number(value) : Math.round(value).toLocaleString("en");
+    return place === 0 ? number(value) : whole(value);
   }
 
   function toggle(key, on) {
@@ -229,11 +233,11 @@
       part.style.flexGrow = seconds;
       bar.append(part);
       const entry = element("li");
-      const alone = seconds > 0 ? `, alone ${number(parts.steps / seconds)} steps/s` : "";
+      const alone = seconds > 0 ? `, alone ${whole(parts.steps / seconds)} steps/s` : "";
       entry.append(swatch(series), `${name}: ${((100 * seconds) / total).toFixed(0)} %${alone}`);
       list.append(entry);
     });
-    host.replaceChildren(element("h3", "", `Speed: ${number(parts.steps / total)} steps/s`), bar, list);
+    host.replaceChildren(element("h3", "", `Speed: ${whole(parts.steps / total)} steps/s`), bar, list);
   }
 
   function showFleet(run, { running, state: live }) {
@@ -268,12 +272,17 @@
     return made;
   }
 
+  function pythonic(value) {
+    if (typeof value === "number") return number(value);
+    return value === true ? "True" : value === false ? "False" : String(value);
+  }
+
   function fill(made, run, at, env, pictures, live) {
     made.querySelector(".return").textContent = number(env.return);
     made.querySelector(".length").textContent = `${env.length} steps`;
     const parameters = Object.entries(env.parameters || {}).map(([name, value]) => {
       const line = element("div", "line");
-      line.append(element("span", "", name.replaceAll("_", " ")), element("span", "", typeof value === "number" ? number(value) : String(value)));
+      line.append(element("span", "", name.replaceAll("_", " ")), element("span", "", pythonic(value)));
       return line;
     });
     made.querySelector(".parameters").replaceChildren(...parameters);
