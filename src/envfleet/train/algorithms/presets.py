@@ -206,9 +206,11 @@ BEST_ALGO: Mapping[str, str] = MappingProxyType(
     {
         "ALE/Pong-v5": "ppo",
         "Acrobot-v1": "ppo",
+        "Ant-v5": "sac",
         "CartPole-v1": "ppo",
-        "HalfCheetah-v5": "ppo",
+        "HalfCheetah-v5": "sac",
         "Hopper-v5": "ppo",
+        "Humanoid-v5": "sac",
         "LunarLander-v3": "ppo",
         "LunarLanderContinuous-v3": "sac",
         "MountainCar-v0": "ppo",
