@@ -51,7 +51,7 @@ class BraxInterface(Library):
     def reset(self, keys: Any) -> Any:
         return self._reset(keys)
 
-    def step(self, keys: Any, now: Any, actions: Any) -> Any:  # noqa: ARG002  it draws nothing
+    def step(self, keys: Any, now: Any, actions: Any) -> Any:
         return self._step(now, actions)
 
     def shown(self, now: Any) -> Turn:

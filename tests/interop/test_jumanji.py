@@ -29,7 +29,7 @@ class Jumanji(Library):
     def reset(self, keys: Any) -> Any:
         return self._reset(keys)
 
-    def step(self, keys: Any, now: Any, actions: Any) -> Any:  # noqa: ARG002  its random numbers come from the state
+    def step(self, keys: Any, now: Any, actions: Any) -> Any:
         return self._step(now[0], actions)
 
     def shown(self, now: Any) -> Turn:

@@ -21,8 +21,12 @@ from envfleet.redraw import Randomize
 
 Tree: TypeAlias = Any
 
+_LARGE = 2**20
+"""Bytes. The memory of larger states is given to the next step. Smaller ones would cost more than they save: what is
+still read when it is to be written over has to be copied first."""
+
 _RESETS_SHARE = 8
-"""One in so many environments is reset at a time: few begin an episode in the same turn, and most turns need no more."""
+"""One in so many environments is reset at a time: in most turns fewer begin an episode."""
 
 _FEWEST_RESETS = 8
 """Fewer at a time would cost as much."""
@@ -32,7 +36,7 @@ _DRAWS = 0x5EED
 
 
 class Carry(NamedTuple):
-    """All that changes from turn to turn, one row per environment. ``ended`` is None where no later turn asks for it."""
+    """All that changes from turn to turn, one row per environment. ``ended`` is None if no turn asks for it."""
 
     states: Tree
     cells: dict[str, Any]
@@ -97,10 +101,11 @@ class Kernels:
         self._randomize = randomize
         self._axes = {name: 0 if name in varied else None for name in env.values | dict.fromkeys(varied)}
         self._state_types: Tree = None
+        self._is_large = True
         self._compile()
 
     def _compile(self) -> None:
-        self.step = jax.jit(self._step, donate_argnums=1)
+        self.step = jax.jit(self._step, donate_argnums=1 if self._is_large else ())
         self.reset = jax.jit(self._reset, static_argnums=3)
         self.rollout = jax.jit(self._rollout, static_argnums=(4, 5), donate_argnums=1)
 
@@ -130,8 +135,8 @@ class Kernels:
         flags = (jnp.asarray(flag, jnp.bool_).reshape(()) for flag in (terminated, truncated))
         return self._settled(state), self._show(observation), reward, *flags, _arrays(info)
 
-    def settle(self, values: dict[str, Any], action: Tree) -> None:
-        """Finds out which types a state has after a reset and after a step, which may differ."""
+    def settle(self, values: dict[str, Any], action: Tree, num_envs: int) -> None:
+        """Finds out which types a state has after a reset and after a step, which may differ, and how large it is."""
         key = jax.random.PRNGKey(0)
         first, cells, *_ = jax.eval_shape(self.one_reset, key, values)
         after = jax.eval_shape(self.one_step, key, first, cells, action, values)[0]
@@ -141,6 +146,9 @@ class Kernels:
                 f"{jax.tree.structure(after)} instead of {jax.tree.structure(first)}."
             )
         self._state_types = jax.tree.map(_common_type, first, after)
+        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._state_types)]
+        self._is_large = num_envs * sum(sizes) >= _LARGE
+        self._compile()
 
     def _settled(self, state: Tree) -> Tree:
         """The state with the types it always has: a compiled loop needs equal ones."""
