@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from by_hand import MODES, BraxInterface, assert_fleet_is_by_hand
 
 from envfleet import AutoresetMode, make_vec
 from envfleet.device import JaxVectorEnv
+from envfleet.train import PPOConfig, evaluate, load_agent, train
 
 # Brax says that others maintain its successor; the message comes once per process, whichever test is first.
 pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
@@ -42,3 +44,12 @@ def test_environments_are_taken_as_ids_are() -> None:
 def test_an_id_that_brax_does_not_have_is_explained() -> None:
     with pytest.raises(ValueError, match="did you mean 'ant'"):
         make_vec("brax:antt", 2)
+
+
+def test_an_agent_is_trained_and_evaluated(tmp_path: Path) -> None:
+    config = PPOConfig("brax:fast", num_envs=8, rollout_steps=8, total_steps=256, hidden_sizes=(8,), eval_every=0)
+    result = train(config, run_dir=tmp_path / "run", progress=False, loggers=())
+    assert result.step == 256
+    judged = evaluate(load_agent(result.run_dir), episodes=2, num_envs=2, seed=1, max_steps=20)
+    assert judged.lengths == (20, 20)
+    assert judged.cut == 2

@@ -217,7 +217,8 @@ class Kernels:
             rows = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), last)
             values = {name: each[rows] if self._axes[name] == 0 else each for name, each in constants.values.items()}
             keys = _keys(constants.keys[rows], episodes[rows], jnp.zeros(some, jnp.uint32))
-            *fresh, fresh_info = self._all_resets(keys, values)
+            # Joined with what picks its rows, a reset would be rounded otherwise than alone.
+            *fresh, fresh_info = lax.optimization_barrier(self._all_resets(keys, values))
             place = ranks - 1 - done
             theirs = began & (place >= 0) & (place < some)
             spread = jax.tree.map(lambda leaf: leaf[jnp.clip(place, 0, some - 1)], (fresh, fresh_info))
