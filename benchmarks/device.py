@@ -1,11 +1,11 @@
 """Environments written in JAX by their own library's means and in a fleet, turn about; and compiled ones inside JAX.
 
-python benchmarks/device.py              all parts, each in a virtual environment of its own: ten minutes
+python benchmarks/device.py              all parts, each in a virtual environment of its own: eight minutes
 python benchmarks/device.py gymnax       one part or some
 python benchmarks/device.py --publish    all, into benchmarks/results and docs/jax.md
 
 A library's own loop is that of its documentation: one jitted function that steps all environments, with the library's
-own autoreset. A fleet resets in the same step, as they do.
+own autoreset. A fleet resets in the same step, as they do. At the end a line says of each goal whether it was met.
 """
 
 from __future__ import annotations
@@ -40,6 +40,20 @@ PARTS = {
 }
 """Each part, and whose environment it is measured in: those of `make interop`, and one with EnvPool."""
 
+GOALS = {
+    "1,024 x CartPole-v1 (gymnax), one step a call: arrays of JAX": ("gymnax", 1.0),
+    "4,096 x CartPole-v1 (gymnax), one step a call: arrays of JAX": ("gymnax", 1.0),
+    "1,024 x CartPole-v1 (gymnax), scanned: fleet": ("gymnax", 0.95),
+    "4,096 x CartPole-v1 (gymnax), scanned: fleet": ("gymnax", 0.95),
+    "256 x ant (Brax), one step a call: fleet": ("brax", 0.95),
+    "256 x ant (Brax), scanned: fleet": ("brax", 0.95),
+    "1,024 x CartPole-v1: in `lax.scan`": ("native", 0.9),
+}
+"""A case and one of its contestants; the part, and what that should make at least of the first one's rate."""
+
+MOST_SECONDS, GOAL_RETURN = 20.0, 475.0
+"""What a training run should take at most, and reach at least."""
+
 TRAINED = {"seconds": ".1f", "processor_seconds": ".1f", "steps": ",.0f", "eval_return": ".0f"}
 """What is noted of a training run, and how it is written."""
 
@@ -64,6 +78,7 @@ def main() -> None:
         part |= {**here.as_json(), "rounds": options.rounds}
     for text in sections_of(parts, here.cores, options.rounds).values():
         print(f"\n{text}")
+    print("\n" + "\n".join(verdicts(parts)))
     if options.publish:
         before = json.loads(PUBLISHED.read_text())["parts"] if PUBLISHED.exists() else {}
         every = {**before, **parts}
@@ -96,8 +111,8 @@ def sections_of(parts: dict[str, Any], where: str, rounds: int) -> dict[str, str
         heads = ["1,024 x CartPole-v1", "environment steps per second", "times the fleet from Python"]
         sections["device native"] = f"{table(heads, rows)}\n\n{source} {_versions([parts['native']])}"
     if "training" in parts:
-        runs = parts["training"]["runs"]
-        rows = [[seed, *(f"{run[name]:{form}}" for name, form in TRAINED.items())] for seed, run in runs.items()]
+        runs = parts["training"].get("runs", ())
+        rows = [[str(run["seed"]), *(f"{run[name]:{form}}" for name, form in TRAINED.items())] for run in runs]
         heads = ["seed", "seconds", "seconds of processor", "environment steps", "evaluated return"]
         source = f"{SOURCE} on {where}. {_versions([parts['training']])}"
         sections["device training"] = f"{table(heads, rows)}\n\n{source}"
@@ -110,6 +125,29 @@ def sections_of(parts: dict[str, Any], where: str, rounds: int) -> dict[str, str
         ]
         sections["device costs"] = f"{table(heads, rows)}\n\n{SOURCE} on {where}. {_versions([parts['costs']])}"
     return sections
+
+
+def verdicts(parts: dict[str, Any]) -> list[str]:
+    """A line per goal that was measured: what was wanted, what came."""
+    lines = []
+    for name, (part, least) in GOALS.items():
+        case, _, contestant = name.partition(": ")
+        for row in (row for row in parts.get(part, {}).get("rows", ()) if case in row["case"]):
+            ratio = ratio_of(row, contestant)
+            lines.append(_verdict(name, ratio >= least, f"{ratio:.2f}, wanted {least}"))
+    if runs := parts.get("training", {}).get("runs"):
+        slowest = max(run["seconds"] for run in runs)
+        lines.append(_verdict("475 from the start of the process", slowest <= MOST_SECONDS, f"{slowest:.1f} s at most"))
+        least_return = min(run["eval_return"] for run in runs)
+        lines.append(_verdict("475 reached by every seed", least_return >= GOAL_RETURN, f"{least_return:.0f} at least"))
+        curves = [[run["curve"] for run in runs if run["seed"] == seed] for seed in {run["seed"] for run in runs}]
+        same = all(curve == of_seed[0] for of_seed in curves for curve in of_seed)
+        lines.append(_verdict("the same seed gives the same curve", same, "seed 0 twice"))
+    return [*lines, *(f"NOT MEASURED  {part}: {told['error']}" for part, told in parts.items() if "error" in told)]
+
+
+def _verdict(goal: str, is_met: bool, found: str) -> str:
+    return f"{'met    ' if is_met else 'NOT MET'}  {goal}: {found}"
 
 
 def _beside_rows(part: dict[str, Any]) -> list[list[str]]:

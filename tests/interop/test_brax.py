@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from brax import envs as brax_envs
+from by_hand import MODES, BraxInterface, assert_fleet_is_by_hand
 
-from envfleet import make_vec
+from envfleet import AutoresetMode, make_vec
 from envfleet.device import JaxVectorEnv
+from envfleet.train import PPOConfig, evaluate, load_agent, train
 
 # Brax says that others maintain its successor; the message comes once per process, whichever test is first.
 pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
@@ -21,44 +22,14 @@ STEPS = 40
 LIMIT = 12
 
 
-def _keys(episodes: Any) -> Any:
-    fold = jax.vmap(jax.random.fold_in)
-    own = jnp.stack([jax.random.PRNGKey(5 + i) for i in range(N)])
-    return fold(fold(own, jnp.asarray(episodes, jnp.uint32)), jnp.zeros(N, jnp.uint32))
-
-
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", ["fast", "inverted_pendulum"])
-def test_a_fleet_is_brax_by_hand_to_the_bit(name: str) -> None:
+def test_a_fleet_is_brax_by_hand_to_the_bit(name: str, mode: AutoresetMode) -> None:
     arguments: dict[str, Any] = {} if name == "fast" else {"backend": "generalized"}
     env = brax_envs.get_environment(name, **arguments)
-    reset, step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
     made = {"env_kwargs": {**arguments, "max_episode_steps": LIMIT}}  # make_vec has a `backend` of its own
-    with JaxVectorEnv(f"brax:{name}", N, autoreset_mode="SameStep", **made) as envs:
-        envs.action_space.seed(2)
-        episodes, elapsed = np.zeros(N, int), np.zeros(N, int)
-        state = reset(_keys(episodes))
-        np.testing.assert_array_equal(envs.reset(seed=5)[0], state.obs)
-        for _ in range(STEPS):
-            actions = envs.action_space.sample()
-            observations, rewards, terminated, truncated, infos = envs.step(actions)
-            state, elapsed = step(state, jnp.asarray(actions)), elapsed + 1
-            done, over = np.asarray(state.done) > 0, elapsed >= LIMIT
-            np.testing.assert_array_equal(terminated, done)
-            np.testing.assert_array_equal(truncated, over)
-            np.testing.assert_array_equal(rewards, np.asarray(state.reward, np.float64))
-            ended = done | over
-            for row in np.flatnonzero(ended):
-                np.testing.assert_array_equal(infos["final_obs"][row], state.obs[row])
-            if ended.any():
-                episodes, elapsed = episodes + ended, np.where(ended, 0, elapsed)
-                fresh = reset(_keys(episodes))
-                state = jax.tree.map(
-                    lambda new, old, mask=ended: jnp.where(mask.reshape((N,) + (1,) * (new.ndim - 1)), new, old),
-                    fresh,
-                    state,
-                )
-            np.testing.assert_array_equal(observations, state.obs)
-        assert (episodes >= 3).all()
+    with JaxVectorEnv(f"brax:{name}", N, autoreset_mode=mode, **made) as envs:
+        assert assert_fleet_is_by_hand(envs, BraxInterface(env), STEPS, LIMIT).min() >= 2
 
 
 def test_environments_are_taken_as_ids_are() -> None:
@@ -73,3 +44,12 @@ def test_environments_are_taken_as_ids_are() -> None:
 def test_an_id_that_brax_does_not_have_is_explained() -> None:
     with pytest.raises(ValueError, match="did you mean 'ant'"):
         make_vec("brax:antt", 2)
+
+
+def test_an_agent_is_trained_and_evaluated(tmp_path: Path) -> None:
+    config = PPOConfig("brax:fast", num_envs=8, rollout_steps=8, total_steps=256, hidden_sizes=(8,), eval_every=0)
+    result = train(config, run_dir=tmp_path / "run", progress=False, loggers=())
+    assert result.step == 256
+    judged = evaluate(load_agent(result.run_dir), episodes=2, num_envs=2, seed=1, max_steps=20)
+    assert judged.lengths == (20, 20)
+    assert judged.cut == 2

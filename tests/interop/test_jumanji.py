@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import jumanji
 import numpy as np
 import pytest
+from by_hand import MODES, Library, Turn, assert_fleet_is_by_hand
 from jumanji.wrappers import JumanjiToGymWrapper, MultiToSingleWrapper, jumanji_to_gym_obs
 
-from envfleet import make_vec
+from envfleet import AutoresetMode, make_vec
 from envfleet.device import JaxVectorEnv
 
 N = 6
@@ -19,58 +19,31 @@ STEPS = 40
 LIMIT = 14
 
 
-def _keys(episodes: Any) -> Any:
-    fold = jax.vmap(jax.random.fold_in)
-    own = jnp.stack([jax.random.PRNGKey(5 + i) for i in range(N)])
-    return fold(fold(own, jnp.asarray(episodes, jnp.uint32)), jnp.zeros(N, jnp.uint32))
+class Jumanji(Library):
+    def __init__(self, name: str) -> None:
+        env: Any = jumanji.make(name)
+        if name == "LevelBasedForaging-v0":
+            env = MultiToSingleWrapper(env)  # which adds up what its agents get
+        self._reset, self._step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
+
+    def reset(self, keys: Any) -> Any:
+        return self._reset(keys)
+
+    def step(self, keys: Any, now: Any, actions: Any) -> Any:
+        return self._step(now[0], actions)
+
+    def shown(self, now: Any) -> Turn:
+        step, last, alive = now[1], np.asarray(now[1].last()), np.asarray(now[1].discount) > 0
+        infos = {"action_mask": step.observation.action_mask}
+        return Turn(jumanji_to_gym_obs(step.observation), step.reward, last & ~alive, last & alive, infos)
 
 
-def _assert_same(mine: Any, theirs: Any) -> None:
-    if isinstance(mine, dict):
-        assert mine.keys() == theirs.keys()
-        for key in mine:
-            _assert_same(mine[key], theirs[key])
-    else:
-        np.testing.assert_array_equal(mine, theirs)
-
-
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", ["Game2048-v1", "Snake-v1", "Maze-v0", "LevelBasedForaging-v0"])
-def test_a_fleet_is_jumanji_by_hand_to_the_bit(name: str) -> None:
-    env: Any = jumanji.make(name)
-    if name == "LevelBasedForaging-v0":
-        env = MultiToSingleWrapper(env)  # which adds up what its agents get
-    reset, step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
-    with make_vec(f"jumanji:{name}", N, autoreset_mode="SameStep", max_episode_steps=LIMIT) as envs:
+def test_a_fleet_is_jumanji_by_hand_to_the_bit(name: str, mode: AutoresetMode) -> None:
+    with make_vec(f"jumanji:{name}", N, autoreset_mode=mode, max_episode_steps=LIMIT) as envs:
         assert type(envs) is JaxVectorEnv
-        envs.action_space.seed(2)
-        episodes, elapsed = np.zeros(N, int), np.zeros(N, int)
-        state, shown = reset(_keys(episodes))
-        observations, infos = envs.reset(seed=5)
-        _assert_same(observations, jumanji_to_gym_obs(shown.observation))
-        _assert_same(infos["action_mask"], shown.observation.action_mask)
-        for _ in range(STEPS):
-            actions = envs.action_space.sample()
-            observations, rewards, terminated, truncated, infos = envs.step(actions)
-            (state, shown), elapsed = step(state, jnp.asarray(actions)), elapsed + 1
-            last = np.asarray(shown.last())
-            alive = np.asarray(shown.discount) > 0
-            np.testing.assert_array_equal(rewards, shown.reward)
-            np.testing.assert_array_equal(terminated, last & ~alive)
-            np.testing.assert_array_equal(truncated, (last & alive) | (elapsed >= LIMIT))
-            ended, seen = terminated | truncated, jumanji_to_gym_obs(shown.observation)
-            for row in np.flatnonzero(ended):
-                _assert_same(infos["final_obs"][row], jax.tree.map(lambda leaf, at=row: leaf[at], seen))
-            if ended.any():
-                episodes, elapsed = episodes + ended, np.where(ended, 0, elapsed)
-                fresh = reset(_keys(episodes))
-                state, shown = jax.tree.map(
-                    lambda new, old, mask=ended: jnp.where(mask.reshape((N,) + (1,) * (new.ndim - 1)), new, old),
-                    fresh,
-                    (state, shown),
-                )
-            _assert_same(observations, jumanji_to_gym_obs(shown.observation))
-            _assert_same(infos["action_mask"], shown.observation.action_mask)
-        assert (episodes >= 2).all()
+        assert assert_fleet_is_by_hand(envs, Jumanji(name), STEPS, LIMIT).min() >= 2
 
 
 def test_spaces_are_those_of_jumanjis_own_wrapper_for_gymnasium() -> None:
@@ -94,7 +67,7 @@ def test_environments_and_classes_are_taken_as_ids_are() -> None:
     ):
         firsts = [envs.reset(seed=3)[0] for envs in (given, of_class, named)]
         for first in firsts[1:]:
-            _assert_same(first, firsts[0])
+            jax.tree.map(np.testing.assert_array_equal, first, firsts[0])
 
 
 def test_arguments_reach_the_constructor() -> None:

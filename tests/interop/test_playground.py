@@ -5,15 +5,12 @@ Only environments of its dm_control suite: those of robots download models when 
 
 from __future__ import annotations
 
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import MODES, BraxInterface, assert_fleet_is_by_hand
 from mujoco_playground import registry
 
-from envfleet import make_vec
+from envfleet import AutoresetMode, make_vec
 from envfleet.device import JaxVectorEnv
 
 N = 4
@@ -21,43 +18,13 @@ STEPS = 25
 LIMIT = 9
 
 
-def _keys(episodes: Any) -> Any:
-    fold = jax.vmap(jax.random.fold_in)
-    own = jnp.stack([jax.random.PRNGKey(5 + i) for i in range(N)])
-    return fold(fold(own, jnp.asarray(episodes, jnp.uint32)), jnp.zeros(N, jnp.uint32))
-
-
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", ["CartpoleBalance", "PendulumSwingup"])
-def test_a_fleet_is_playground_by_hand_to_the_bit(name: str) -> None:
+def test_a_fleet_is_playground_by_hand_to_the_bit(name: str, mode: AutoresetMode) -> None:
     env = registry.load(name, config_overrides={"impl": "jax"})
-    reset, step = jax.jit(jax.vmap(env.reset)), jax.jit(jax.vmap(env.step))
-    with make_vec(f"playground:{name}", N, autoreset_mode="SameStep", max_episode_steps=LIMIT) as envs:
+    with make_vec(f"playground:{name}", N, autoreset_mode=mode, max_episode_steps=LIMIT) as envs:
         assert type(envs) is JaxVectorEnv
-        envs.action_space.seed(2)
-        episodes, elapsed = np.zeros(N, int), np.zeros(N, int)
-        state = reset(_keys(episodes))
-        np.testing.assert_array_equal(envs.reset(seed=5)[0], state.obs)
-        for _ in range(STEPS):
-            actions = envs.action_space.sample()
-            observations, rewards, terminated, truncated, infos = envs.step(actions)
-            state, elapsed = step(state, jnp.asarray(actions)), elapsed + 1
-            done, over = np.asarray(state.done) > 0, elapsed >= LIMIT
-            np.testing.assert_array_equal(terminated, done)
-            np.testing.assert_array_equal(truncated, over)
-            np.testing.assert_array_equal(rewards, np.asarray(state.reward, np.float64))
-            ended = done | over
-            for row in np.flatnonzero(ended):
-                np.testing.assert_array_equal(infos["final_obs"][row], state.obs[row])
-            if ended.any():
-                episodes, elapsed = episodes + ended, np.where(ended, 0, elapsed)
-                fresh = reset(_keys(episodes))
-                state = jax.tree.map(
-                    lambda new, old, mask=ended: jnp.where(mask.reshape((N,) + (1,) * (new.ndim - 1)), new, old),
-                    fresh,
-                    state,
-                )
-            np.testing.assert_array_equal(observations, state.obs)
-        assert (episodes >= 2).all()
+        assert assert_fleet_is_by_hand(envs, BraxInterface(env), STEPS, LIMIT).min() >= 2
 
 
 def test_environments_are_taken_as_ids_are() -> None:

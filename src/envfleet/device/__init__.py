@@ -1,9 +1,10 @@
 """Batches on a device: functional environments in one compiled step (JAX).
 
 ``families`` recognises environments, without JAX. ``functional`` says what is asked of one; ``func_env``, ``gymnax``,
-``brax``, ``playground`` and ``jumanji`` adapt a family each, ``own`` takes those of the user. ``kernels`` are the
-compiled functions, ``draws`` the parameters of episodes, ``batch`` and ``engine`` run them, ``results`` show what came,
-``env`` is the vector environment, ``single`` one environment as a Python object.
+``brax``, ``playground`` and ``jumanji`` adapt a family each, ``own`` takes those of the user. ``brax_interface`` is
+what Brax and Playground share. ``kernels`` are the compiled functions, ``draws`` the parameters of episodes, ``batch``
+and ``engine`` run them, ``results`` show what came, ``env`` is the vector environment, ``single`` one environment as a
+Python object.
 """
 
 from __future__ import annotations

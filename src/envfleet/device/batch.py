@@ -70,7 +70,7 @@ class DeviceBatch:
         values = {**self.env.values, **{name: column[0] for name, column in rows.items()}}
         action = jax.tree.map(jnp.asarray, _plain(self.env.action_space.sample()))
         try:
-            self.kernels.settle(values, action)
+            self.kernels.settle(values, action, self.num_envs)
         except Exception as error:
             raise as_error(Failure.of(error, 0, "make", "traced by JAX"), worker=None) from error
 

@@ -39,7 +39,6 @@ class DeviceBlock:
         self._batch, self._results = batch, results
         self._layout = SpaceLayout(spaces.single_action_space, "action")
         self._space, self._num_envs = spaces.single_action_space, spaces.num_envs
-        self._resets_at_the_next_step = spaces.autoreset_mode is AutoresetMode.NEXT_STEP
         self.finished, self.out, self.terminated, self.truncated = np.zeros((4, spaces.num_envs), np.bool_)
         self.actions: Tree = None
         self.shown: Shown | None = None
@@ -77,8 +76,10 @@ class DeviceBlock:
         try:
             check_range(actions, space, awaits_reset=nobody)
         except LayoutError:
-            ended = nobody if self._batch.now is None else np.asarray(self._batch.now.carry.ended)
-            check_range(actions, space, awaits_reset=ended & self._resets_at_the_next_step)
+            now = self._batch.now
+            if now is None or now.carry.ended is None:
+                raise
+            check_range(actions, space, awaits_reset=np.asarray(now.carry.ended))
 
     def _checked_on_device(self, actions: jax.Array) -> jax.Array:
         shape, dtype = self._space.shape, self._space.dtype

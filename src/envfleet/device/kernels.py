@@ -21,15 +21,22 @@ from envfleet.redraw import Randomize
 
 Tree: TypeAlias = Any
 
-_FEW_OPERATIONS = 100
-"""A reset of so few costs less for all environments than what the compiler cannot join where it is left out."""
+_LARGE = 2**20
+"""Bytes. The memory of larger states is given to the next step. Smaller ones would cost more than they save: what is
+still read when it is to be written over has to be copied first."""
+
+_RESETS_SHARE = 8
+"""One in so many environments is reset at a time: in most turns fewer begin an episode."""
+
+_FEWEST_RESETS = 8
+"""Fewer at a time would cost as much."""
 
 _DRAWS = 0x5EED
 """Folded into an episode's key to draw its parameters, so that its first state is the same with and without."""
 
 
 class Carry(NamedTuple):
-    """All that changes from turn to turn, one row per environment."""
+    """All that changes from turn to turn, one row per environment. ``ended`` is None if no turn asks for it."""
 
     states: Tree
     cells: dict[str, Any]
@@ -94,10 +101,11 @@ class Kernels:
         self._randomize = randomize
         self._axes = {name: 0 if name in varied else None for name in env.values | dict.fromkeys(varied)}
         self._state_types: Tree = None
+        self._is_large = True
         self._compile()
 
     def _compile(self) -> None:
-        self.step = jax.jit(self._step, donate_argnums=1)
+        self.step = jax.jit(self._step, donate_argnums=1 if self._is_large else ())
         self.reset = jax.jit(self._reset, static_argnums=3)
         self.rollout = jax.jit(self._rollout, static_argnums=(4, 5), donate_argnums=1)
 
@@ -127,8 +135,8 @@ class Kernels:
         flags = (jnp.asarray(flag, jnp.bool_).reshape(()) for flag in (terminated, truncated))
         return self._settled(state), self._show(observation), reward, *flags, _arrays(info)
 
-    def settle(self, values: dict[str, Any], action: Tree) -> None:
-        """Finds out which types a state has after a reset and after a step, which may differ."""
+    def settle(self, values: dict[str, Any], action: Tree, num_envs: int) -> None:
+        """Finds out which types a state has after a reset and after a step, which may differ, and how large it is."""
         key = jax.random.PRNGKey(0)
         first, cells, *_ = jax.eval_shape(self.one_reset, key, values)
         after = jax.eval_shape(self.one_step, key, first, cells, action, values)[0]
@@ -138,6 +146,9 @@ class Kernels:
                 f"{jax.tree.structure(after)} instead of {jax.tree.structure(first)}."
             )
         self._state_types = jax.tree.map(_common_type, first, after)
+        sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._state_types)]
+        self._is_large = num_envs * sum(sizes) >= _LARGE
+        self._compile()
 
     def _settled(self, state: Tree) -> Tree:
         """The state with the types it always has: a compiled loop needs equal ones."""
@@ -146,6 +157,9 @@ class Kernels:
         return jax.tree.map(
             lambda leaf, kind: jnp.asarray(leaf).astype(kind.dtype).reshape(kind.shape), state, self._state_types
         )
+
+    def _kept(self, ended: Any) -> Any:
+        return ended if self._mode is AutoresetMode.NEXT_STEP else None
 
     # -- all environments -------------------------------------------------------------------------------
 
@@ -157,15 +171,15 @@ class Kernels:
     ) -> Any:
         """Resets the environments of a mask; ``is_whole`` says that these are all, so that no state is needed."""
         zeros = jnp.zeros_like(episodes)
-        states, cells, observations, info = self._all_resets(_keys(constants, episodes, zeros), constants.values)
-        fresh = Carry(states, cells, zeros, zeros.astype(jnp.bool_), episodes)
+        states, cells, observations, info = self._all_resets(_keys(constants.keys, episodes, zeros), constants.values)
+        fresh = Carry(states, cells, zeros, self._kept(zeros.astype(jnp.bool_)), episodes)
         if is_whole:
             return fresh, observations, info
         return _where(mask, fresh, carry), _where(mask, observations, shown), info
 
     def _step(self, constants: Constants, carry: Carry, actions: Tree) -> tuple[Carry, Shown]:
         elapsed = carry.elapsed + 1
-        keys = _keys(constants, carry.episodes, elapsed)
+        keys = _keys(constants.keys, carry.episodes, elapsed)
         stepped = jax.vmap(self.one_step, in_axes=(0, 0, 0, 0, self._axes))(
             keys, carry.states, carry.cells, actions, constants.values
         )
@@ -182,34 +196,38 @@ class Kernels:
         after = (states, carry.cells, observations, elapsed)
         now, reset_info = self._with_resets(constants, episodes, began, after)
         states, cells, shown, elapsed = now
-        ended = terminated | truncated
+        ended = self._kept(terminated | truncated)
         last = observations if self._mode is AutoresetMode.SAME_STEP else None
         carry = Carry(states, cells, elapsed, ended, episodes)
         return carry, Shown(shown, rewards, terminated, truncated, began, step_info, reset_info, last)
 
     def _with_resets(self, constants: Constants, episodes: Any, began: Any, after: Any) -> tuple[Any, Tree]:
-        """What a step gave, replaced by resets where episodes begin; dear resets are left out if none does."""
-
-        def resets() -> Any:  # the keys are made in here: most steps of most environments need none
-            return self._all_resets(_keys(constants, episodes, jnp.zeros_like(episodes)), constants.values)
-
-        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(resets)[3])
+        """What a step gave, replaced by resets where episodes begin; some are computed at a time, as long as needed."""
+        traced = jax.eval_shape(self._all_resets, constants.keys, constants.values)
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), traced[3])
         if self._mode is AutoresetMode.DISABLED:
             return after, blank
+        last = len(episodes) - 1
+        some = min(last + 1, max(_FEWEST_RESETS, (last + 1) // _RESETS_SHARE))
+        ranks = jnp.cumsum(began, dtype=jnp.int32)  # the k-th environment that begins an episode has rank k
 
-        def reset_some(_: None) -> tuple[Any, Tree]:
-            states, cells, observations, info = resets()
-            return _where(began, (states, cells, observations, jnp.zeros_like(after[3])), after), info
+        def reset_some(now: tuple[Any, Any, Tree]) -> tuple[Any, Any, Tree]:
+            done, (*before, elapsed), info = now
+            wanted = done + 1 + jnp.arange(some, dtype=jnp.int32)
+            rows = jnp.minimum(jnp.searchsorted(ranks, wanted, method="scan_unrolled"), last)
+            values = {name: each[rows] if self._axes[name] == 0 else each for name, each in constants.values.items()}
+            keys = _keys(constants.keys[rows], episodes[rows], jnp.zeros(some, jnp.uint32))
+            # Joined with what picks its rows, a reset would be rounded otherwise than alone.
+            *fresh, fresh_info = lax.optimization_barrier(self._all_resets(keys, values))
+            place = ranks - 1 - done
+            theirs = began & (place >= 0) & (place < some)
+            spread = jax.tree.map(lambda leaf: leaf[jnp.clip(place, 0, some - 1)], (fresh, fresh_info))
+            (*before,), info = _where(theirs, spread, (before, info))
+            return done + some, (*before, jnp.where(theirs, 0, elapsed)), info
 
-        if self._resets_are_cheap(constants.values):
-            return reset_some(None)  # as a branch of its own it would be compiled apart from the step
-        chosen: tuple[Any, Tree] = lax.cond(began.any(), reset_some, lambda _: (after, blank), None)
-        return chosen
-
-    def _resets_are_cheap(self, values: dict[str, Any]) -> bool:
-        one = {name: value if self._axes[name] is None else value[0] for name, value in values.items()}
-        traced = jax.make_jaxpr(self.one_reset)(jax.random.PRNGKey(0), one)
-        return _operations(traced.jaxpr) <= _FEW_OPERATIONS
+        begin = jnp.int32(0), after, blank
+        _, now, info = lax.while_loop(lambda now: now[0] < ranks[-1], reset_some, begin)
+        return now, info
 
     def _rollout(
         self,
@@ -233,13 +251,6 @@ class Kernels:
         return carry, observations, recorded
 
 
-def _operations(jaxpr: Any) -> int:
-    """How many operations a function has that was traced, those in its loops and branches once each."""
-    inner = [part for equation in jaxpr.eqns for part in jax.tree.leaves(list(equation.params.values()))]
-    found = [getattr(part, "jaxpr", part) for part in inner]
-    return len(jaxpr.eqns) + sum(_operations(part) for part in found if hasattr(part, "eqns"))
-
-
 def _common_type(first: Any, after: Any) -> Any:
     """That of a leaf of the state: some environments write 3 at a reset and [3] or 3.0 at a step."""
     if first.size != after.size:
@@ -247,10 +258,10 @@ def _common_type(first: Any, after: Any) -> Any:
     return jax.ShapeDtypeStruct(first.shape, jnp.promote_types(first.dtype, after.dtype))
 
 
-def _keys(constants: Constants, episodes: Any, steps: Any) -> Any:
-    """The keys of a step, or of a reset, which is step 0: uint32[num_envs, 2]."""
+def _keys(keys: Any, episodes: Any, steps: Any) -> Any:
+    """The keys of a step, or of a reset, which is step 0: uint32[..., 2]."""
     fold = jax.vmap(jax.random.fold_in)
-    return fold(fold(constants.keys, episodes), steps)
+    return fold(fold(keys, episodes), steps)
 
 
 def _where(mask: Any, one: Tree, other: Tree) -> Tree:

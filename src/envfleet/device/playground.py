@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import jax
-import numpy as np
-from gymnasium.spaces import Box
 
+from envfleet.device.brax_interface import BraxInterfaceEnv
 from envfleet.device.families import refuse_unknown_id
-from envfleet.device.functional import FunctionalEnv, Values, boundless, refuse_unknown, shared_out
+from envfleet.device.functional import FunctionalEnv, Values, refuse_unknown, shared_out
 
 try:
     from mujoco_playground import registry
@@ -29,12 +28,12 @@ def adapted(what: Any, env_kwargs: Mapping[str, Any]) -> FunctionalEnv:
     """An id with settings of its configuration, an environment, or a class."""
     if isinstance(what, str):
         refuse_unknown_id(what, sorted(registry.ALL_ENVS), "MuJoCo Playground")
-        return PlaygroundEnv(registry.load(what, config_overrides=_settings(what, env_kwargs)), what)
+        return _named(registry.load(what, config_overrides=_settings(what, env_kwargs)), what)
     if isinstance(what, type):
         arguments, _ = shared_out(what, env_kwargs, (), what.__name__)
-        return PlaygroundEnv(what(**arguments), what.__name__)
+        return _named(what(**arguments), what.__name__)
     refuse_unknown(env_kwargs, (), type(what).__name__)
-    return PlaygroundEnv(what, type(what).__name__)
+    return _named(what, type(what).__name__)
 
 
 def _settings(env_id: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,30 +45,13 @@ def _settings(env_id: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
+def _named(env: Any, name: str) -> FunctionalEnv:
+    return PlaygroundEnv(env, f"playground:{name}", int(env._config.episode_length), round(1 / env.dt))
+
+
 @final
-class PlaygroundEnv(FunctionalEnv):
-    """An environment of MuJoCo Playground without its wrappers: time limits and resets are the fleet's.
-
-    Its parameters are constants: they are part of its model.
-    """
-
-    def __init__(self, env: Any, name: str) -> None:
-        self._env, self.name = env, f"playground:{name}"
-        self.values, self.defaults = {}, {}
-        self.time_limit = int(env._config.episode_length)
-        self.observation_space = boundless(jax.eval_shape(env.reset, jax.random.PRNGKey(0)).obs)
-        self.action_space = Box(-1.0, 1.0, (env.action_size,), np.float32)
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": round(1 / env.dt)}
-
-    def reset(self, key: Any, values: Values) -> tuple[Any, Any, dict[str, Any]]:  # noqa: ARG002
-        """By Playground's ``reset``."""
-        state = self._env.reset(key)
-        return state, state.obs, {}
-
-    def step(self, key: Any, state: Any, action: Any, values: Values) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:  # noqa: ARG002
-        """By Playground's ``step``, whose random numbers come from the state; infos are its metrics."""
-        after = self._env.step(state, action)
-        return after, after.obs, after.reward, after.done > 0, False, dict(after.metrics)
+class PlaygroundEnv(BraxInterfaceEnv):
+    """An environment of MuJoCo Playground."""
 
     def render(self, state: Any, values: Values) -> Any:  # noqa: ARG002
         """By Playground's own renderer, which is MuJoCo's."""
