@@ -23,22 +23,30 @@ Result = Mapping[str, Any]
 
 def training_section(found: Result) -> str:
     """Every table, and where it is from."""
-    machine = found["machine"]
     commands = "\n".join(f"- `{command}`" for command in dict.fromkeys(found["commands"]))
+    tables = {"speed": _speeds, "learners": _learners, "time_to_return": _returns, "profile": _shares}
     parts = [
-        f"Measured on {machine['usable_cores']} cores ({machine['processor']}), medians of turns taken in turn\n"
-        f"([every figure](../benchmarks/results/training_speed.json)), by\n\n{commands}",
-        _speeds(found["speed"]),
-        _learners(found["learners"]),
-        _returns(found["time_to_return"]),
-        _shares(found["profile"]),
+        "Medians of turns taken in turn ([every figure](../benchmarks/results/training_speed.json)), measured by\n\n"
+        f"{commands}",
+        *(f"{_where(found[name])}\n\n{text(found[name])}" for name, text in tables.items() if found[name]),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(parts)
+
+
+def _where(results: list[Result]) -> str:
+    """The machine of each algorithm's results: comparing figures of different tables may mean comparing machines."""
+    machines: dict[str, list[str]] = {}
+    for result in results:
+        machine = result["machine"]
+        machines.setdefault(f"{machine['usable_cores']} cores ({machine['processor']})", []).append(
+            result["algo"].upper()
+        )
+    if len(machines) == 1:
+        return f"On {next(iter(machines))}:"
+    return f"On {', '.join(f'{where} for ' + ' and '.join(algos) for where, algos in machines.items())}:"
 
 
 def _speeds(results: list[Result]) -> str:
-    if not results:
-        return ""
     rows = []
     for result in results:
         speeds = {runs["name"]: runs["steps_per_second"] for runs in result["contestants"]}
@@ -71,8 +79,6 @@ def _missing(results: Iterable[Result]) -> str:
 
 
 def _learners(results: list[Result]) -> str:
-    if not results:
-        return ""
     rows = [
         [
             f"{result['algo'].upper()}, {result['steps']:,} steps",
@@ -101,7 +107,7 @@ def _returns(results: list[Result]) -> str:
                         each,
                     ]
                 )
-    return table(["seconds to a mean return", "who", "median", "every seed"], rows) if rows else ""
+    return table(["seconds to a mean return", "who", "median", "every seed"], rows)
 
 
 def _seconds_to(outcome: Result, goal: float) -> float | None:
@@ -109,8 +115,6 @@ def _seconds_to(outcome: Result, goal: float) -> float | None:
 
 
 def _shares(results: list[Result]) -> str:
-    if not results:
-        return ""
     parts = list(dict.fromkeys(part for result in results for part in result["shares"]))
     rows = [
         [

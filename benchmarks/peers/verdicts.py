@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ from harness.report import table
 from .contests import OUR_TORCH, GoalResult, LearnerResult, Plan, ProfileResult, Runs, SpeedResult
 from .matches import ENV_ID, learner_settings, recommended_settings, same_settings
 
+SECTIONS = ("speed", "learners", "time_to_return", "profile")
+"""Of a report, those with a result for each algorithm."""
 SAME_STEPS = {"a2c": 2.0, "ppo": 12.0, "sac": 2.0}
 """Times Stable-Baselines3's fastest way, by algorithm."""
 THAN_TORCH = {"a2c": 1.7, "ppo": 4.5, "sac": 3.0}
@@ -96,20 +99,26 @@ class Report:
 def merged(earlier: dict[str, Any], today: dict[str, Any]) -> dict[str, Any]:
     """Today's report as JSON, with what an earlier one has of other sections and algorithms, and with its command.
 
-    Contestants that are compared were measured in one run all the same: a section of an algorithm is never mixed.
+    Contestants that are compared were measured in one run all the same: a section of an algorithm is never mixed, and
+    each says on which machine it was measured.
     """
     if not earlier:
-        return {**today, "commands": [today["command"]]}
+        return {**today, **{section: _located(today, section) for section in SECTIONS}, "commands": [today["command"]]}
     found = {**today, "commands": [*earlier.get("commands", [earlier["command"]]), today["command"]]}
-    for section in ("speed", "learners", "time_to_return", "profile"):
+    for section in SECTIONS:
         measured = {result["algo"] for result in today[section]}
-        found[section] = [result for result in earlier.get(section, []) if result["algo"] not in measured]
-        found[section] = sorted([*found[section], *today[section]], key=lambda result: str(result["algo"]))
+        kept = [result for result in _located(earlier, section) if result["algo"] not in measured]
+        found[section] = sorted([*kept, *_located(today, section)], key=lambda result: str(result["algo"]))
     claims = {verdict["claim"] for verdict in today["requirements"]}
     kept = [verdict for verdict in earlier["requirements"] if verdict["claim"] not in claims]
     found["requirements"] = [*kept, *today["requirements"]]
     found["all_met"] = all(verdict["met"] for verdict in found["requirements"])
     return found
+
+
+def _located(found: Mapping[str, Any], section: str) -> list[dict[str, Any]]:
+    """The results of a section, each with its machine."""
+    return [{"machine": found["machine"], **result} for result in found.get(section, [])]
 
 
 def report_text(report: Report) -> str:

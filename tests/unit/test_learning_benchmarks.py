@@ -644,6 +644,10 @@ def test_learners_are_compared_and_results_of_several_commands_are_kept() -> Non
     assert both["commands"] == ["command", "another"]
     assert both["speed"] == first["speed"]
     assert [result["algo"] for result in both["learners"]] == ["sac"]
+    elsewhere = {**later.as_json(), "machine": {**first["machine"], "processor": "another"}}
+    mixed = verdicts.merged(first, elsewhere)
+    assert [result["machine"] for result in mixed["speed"]] == [first["machine"]]
+    assert [result["machine"]["processor"] for result in mixed["learners"]] == ["another"]
     assert len(both["requirements"]) == len(first["requirements"]) + 1
     assert verdicts.merged(both, later.as_json())["learners"] == both["learners"]
 
