@@ -57,8 +57,8 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "return_steps": 1,
             }
         ),
-        # A fall is seen soon after the actions that led to it: a small network, few transitions a batch and targets of one
-        # step suffice. Few random actions in the end, for one of them may be the fall; and time to become sure, for with
+        # A fall is seen soon after the actions that led to it: a small network, few transitions a batch and targets of
+        # one step suffice. Few random actions in the end, for one of them may be the fall; and time to become sure: with
         # half the steps some seeds end with a cart that drifts off the track.
         ("CartPole-v1", "dqn"): MappingProxyType(
             {
