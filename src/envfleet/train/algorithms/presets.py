@@ -57,9 +57,9 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
                 "return_steps": 1,
             }
         ),
-        # A fall is seen soon after the actions that led to it: a small network, few transitions a batch and targets of
-        # one step suffice. Few random actions in the end, for one of them may be the fall; and time to become sure: with
-        # half the steps some seeds end with a cart that drifts off the track.
+        # A fall is seen soon after the actions that led to it: a small network, few transitions a batch and one-
+        # step targets suffice. Few random actions in the end, because one of them may be the fall. Time to become
+        # sure: after half the steps some carts drift off the track.
         ("CartPole-v1", "dqn"): MappingProxyType(
             {
                 "total_steps": 200_000,
