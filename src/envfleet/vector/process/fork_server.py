@@ -3,7 +3,7 @@
 A worker that a fork server starts becomes the caller's own child. The fork server forks a process, which forks the
 worker and ends. The kernel gives a process that has lost its parent to the nearest ancestor that asks for orphans, and
 the caller asks for them at that moment. So the caller learns exit codes as it does of any child, and workers know when
-the caller ends. The caller's side is in ``fork_client.py``.
+the caller ends. The caller's side is in ``launch.py``.
 """
 
 from __future__ import annotations
