@@ -84,7 +84,7 @@ STUDIES = (
     Study("cartpole-ppo", "CartPole-v1", "ppo", 500.0, 1_000_000),
     Study("pendulum-sac", "Pendulum-v1", "sac", -165.0, 20_000),
     Study("lunarlander-continuous-sac", "LunarLanderContinuous-v3", "sac", 263.0, 400_000),
-    Study("cartpole-dqn", "CartPole-v1", "dqn", 475.0, 200_000),
+    Study("cartpole-dqn", "CartPole-v1", "dqn", 475.0, 100_000),
     Study("lunarlander-dqn", "LunarLander-v3", "dqn", 220.0, 300_000),
     Study("pendulum-td3", "Pendulum-v1", "td3", -170.0, 20_000),
     Study("lunarlander-continuous-td3", "LunarLanderContinuous-v3", "td3", 250.0, 400_000),
