@@ -97,13 +97,16 @@ def test_workers_end_within_two_seconds_of_a_killed_caller(doing: str, num_worke
     assert set(os.listdir("/dev/shm")) <= shared_files  # noqa: PTH208
 
 
-# Made by a thread that has ended: to the kernel, that thread was the workers' parent.
+# Made by a thread that has ended: to the kernel, that thread was the workers' parent. It ends a little after join()
+# returns, and the workers are sent a signal then, which would wake those that a test has stopped.
 FLEET_OF_A_THREAD = f"""
-import threading, warnings
+import os, threading, time, warnings
 warnings.filterwarnings("ignore", "This program has threads", RuntimeWarning)
 thread = threading.Thread(target=lambda: exec({MAKE!r}, globals()))
 thread.start()
 thread.join()
+while str(thread.native_id) in os.listdir("/proc/self/task"):
+    time.sleep(0.01)
 {TELL}
 """
 
