@@ -151,7 +151,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
             }
         ),
         # A step is rewarded at once, so targets of one step need no mending; gaits alternate, so noise need not last.
-        # Wide networks pay, and half as many updates as steps are enough for them. Tuned on HalfCheetah.
+        # Wide networks pay, and half as many updates as steps are enough for them. Run on HalfCheetah only.
         **{
             (env_id, "sac"): MappingProxyType(
                 {
