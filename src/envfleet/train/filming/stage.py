@@ -179,8 +179,23 @@ def _make_env(setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str)
     if not _suits(env.metadata.get("render_modes", ()), render_mode):
         env.close()
         raise _refusal(setup.env_id, render_mode)
+    if not {"camera_id", "camera_name"} & arguments.keys():
+        _follow(env)
     shown = HumanRendering(env) if opens_window else env
     return shown if setup.wrapping is None else OneWrapped(shown, setup.wrapping)
+
+
+def _follow(env: AnyEnv) -> None:
+    """Have a MuJoCo model's own camera follow it: Gymnasium's stands still unless it is told which body to track.
+
+    HalfCheetah, Ant and Swimmer would leave the picture within a second.
+    """
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or "trackbodyid" in (renderer.default_cam_config or {}):
+        return
+    model = renderer.model
+    cameras = {model.camera(number).name: number for number in range(model.ncam)}
+    renderer.camera_id = cameras.get("track", renderer.camera_id)
 
 
 def _functional_env(spec: EnvSpec, setup: PlaySetup, parameters: Mapping[str, Any], render_mode: str) -> AnyEnv:

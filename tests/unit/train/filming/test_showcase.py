@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from players import Coin, Player, trained_run, zeros
 
 from envfleet import uniform
 from envfleet.train.filming.showcase import showcase
+from envfleet.train.filming.stage import Stage
 from envfleet.train.filming.stills import Exposures, picture_of
 from envfleet.train.judging.evaluation import evaluate
+from envfleet.train.judging.play_setup import PlaySetup
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 image = pytest.importorskip("matplotlib.image")
@@ -362,3 +365,13 @@ def test_short_episodes_have_a_still_too(count: int) -> None:
     np.testing.assert_array_equal(same, frame(10))
     moving = picture_of([frame(0, ground=100 * index) for index in range(count)])
     assert moving.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("env_kwargs", "camera"), [({}, 0), ({"camera_id": -1}, -1), ({"default_camera_config": {"trackbodyid": 1}}, -1)]
+)
+def test_a_camera_follows_what_runs_away_unless_one_was_chosen(env_kwargs: dict[str, Any], camera: int) -> None:
+    pytest.importorskip("mujoco")
+    setup = PlaySetup("HalfCheetah-v5", env_kwargs, {}, None, (), {}, "native")
+    with closing(Stage(setup, [{}], "rgb_array")) as stage:
+        assert stage.env.unwrapped.mujoco_renderer.camera_id == camera  # type: ignore[attr-defined]
